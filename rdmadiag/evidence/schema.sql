@@ -1,0 +1,409 @@
+-- Evidence tables. Each comment after a column gives its meaning, [unit] and (source); `rdmadiag tables` prints them.
+-- A NULL is "not known". Every row has its node and its origin (a path of the node, or file:line of a text).
+
+-- Nodes that evidence is about; filled by every run.
+CREATE TABLE node (
+  node TEXT NOT NULL,        -- name of the node (host name, --from NAME=PATH, or file name)
+  hostname TEXT,             -- host name (/proc/sys/kernel/hostname)
+  kernel TEXT,               -- kernel release (/proc/sys/kernel/osrelease, uname -r)
+  arch TEXT,                 -- machine architecture (uname -m)
+  uptime_seconds REAL,       -- time since boot [s] (/proc/uptime)
+  container TEXT,            -- container runtime where one is seen, '' where none is (/proc/1/cgroup, /.dockerenv, /run/.containerenv)
+  virtual TEXT,              -- hypervisor where one is seen, '' where none is (/sys/class/dmi/id, cpuinfo flag hypervisor)
+  root INTEGER,              -- 1 if we looked as root (effective uid)
+  modules_supported INTEGER, -- 1 if this kernel can load modules (/proc/modules exists)
+  cmdline TEXT,              -- kernel command line (/proc/cmdline)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node)
+);
+
+-- What could not be seen. A rule that reads a table named here and finds no row answers unknown.
+CREATE TABLE gap (
+  node TEXT,                 -- node, NULL for all nodes
+  source TEXT,               -- source that could not read
+  "table" TEXT NOT NULL,     -- table (or view) left incomplete
+  subject TEXT,              -- device, file or command
+  kind TEXT,                 -- not_given, not_permitted, unreadable, timeout, crash, truncated, restricted, assumed
+  reason TEXT,               -- why
+  how TEXT                   -- what would make it readable
+);
+
+-- What was read: one row a source and node on a live or captured node, one a recognised text.
+CREATE TABLE reading (
+  node TEXT,                 -- node
+  source TEXT,               -- source module, or tool whose text was recognised
+  log TEXT,                  -- 'kernel' or 'application' for a log, else NULL
+  lines INTEGER,             -- lines read [count], for texts
+  complete INTEGER,          -- 1 if nothing of it is missing (live, captured, or a kernel log from its first boot line); NULL for an excerpt
+  seconds REAL,              -- time the reading took [s]
+  origin TEXT                -- path or file
+);
+
+-- RDMA devices. (/sys/class/infiniband, rdma dev, ibv_devinfo, ibstat)
+CREATE TABLE device (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name (mlx5_0)
+  driver TEXT,               -- kernel driver: mlx5, mlx4, bnxt_re, irdma, efa, hns, erdma, ionic, rxe, siw (driver link, name prefix)
+  transport TEXT,            -- 'InfiniBand', 'iWARP' ... as ibv_devinfo prints (ibv_devinfo)
+  protocol TEXT,             -- 'ib', 'roce', 'iw', 'usnic', 'opa' (NLDEV DEV_PROTOCOL, else from link_layer)
+  fw_ver TEXT,               -- firmware version (fw_ver)
+  node_guid TEXT,            -- node GUID, 16 hex digits with colons (node_guid)
+  sys_image_guid TEXT,       -- system image GUID (sys_image_guid)
+  vendor_id INTEGER,         -- vendor id (device/vendor, ibv_devinfo)
+  vendor_part_id INTEGER,    -- part id (device/device, ibv_devinfo)
+  board_id TEXT,             -- board id, PSID (board_id)
+  hca_type TEXT,             -- MT4129 ... (hca_type, ibstat CA type)
+  hw_ver TEXT,               -- hardware revision (hw_rev, ibv_devinfo)
+  bdf TEXT,                  -- PCI address of the function, domain:bus:device.function (device link)
+  numa_node INTEGER,         -- NUMA node, NULL where the kernel says -1 (device/numa_node)
+  ports INTEGER,             -- number of ports [count] (ports/, phys_port_cnt)
+  uverbs TEXT,               -- its character device, uverbs0 (device/infiniband_verbs, class/infiniband_verbs)
+  max_qp INTEGER,            -- limit of QPs [count] (ibv_devinfo -v)
+  max_cqe INTEGER,           -- limit of entries of one CQ [count] (ibv_devinfo -v)
+  max_mr_size_bytes INTEGER, -- largest MR [bytes] (ibv_devinfo -v)
+  in_verbs INTEGER,          -- 1 if libibverbs lists it (ibv_devices, ibv_devinfo); 0 if that list was read and it is not there
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, device)
+);
+
+-- Ports of RDMA devices. (/sys/class/infiniband/D/ports/P, rdma link, ibv_devinfo, ibstat, ibstatus)
+CREATE TABLE port (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  port INTEGER,              -- port number, from 1
+  state TEXT,                -- DOWN, INIT, ARMED, ACTIVE, ACTIVE_DEFER (state)
+  phys_state TEXT,           -- Sleep, Polling, Disabled, PortConfigurationTraining, LinkUp, LinkErrorRecovery, Phy Test (phys_state)
+  link_layer TEXT,           -- 'InfiniBand' or 'Ethernet' (link_layer)
+  rate_gbps REAL,            -- rate [Gbit/s] (rate)
+  rate_text TEXT,            -- rate as the kernel prints it, with width and speed: 400 Gb/sec (4X NDR)
+  active_mtu INTEGER,        -- MTU in use [bytes] (ibv_devinfo active_mtu)
+  max_mtu INTEGER,           -- largest MTU of the port [bytes] (ibv_devinfo max_mtu)
+  lid INTEGER,               -- LID; 0 on RoCE (lid)
+  sm_lid INTEGER,            -- LID of the subnet manager; 0 when there is none (sm_lid)
+  netdev TEXT,               -- its netdev (gid_attrs/ndevs, device/net, rdma link)
+  capability TEXT,           -- capability mask as printed (cap_mask)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, device, port)
+);
+
+-- GID table entries that are filled. (ports/P/gids, gid_attrs/types, gid_attrs/ndevs, show_gids, ibv_devinfo -v)
+CREATE TABLE gid (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  port INTEGER,              -- port number
+  gid_index INTEGER,         -- index in the port's table
+  gid TEXT,                  -- the GID, eight groups of four hex digits, lower case
+  type TEXT,                 -- 'IB', 'RoCE v1' or 'RoCE v2' (gid_attrs/types; 'IB/RoCE v1' resolved by link_layer)
+  kind TEXT,                 -- 'zero', 'link_local', 'ipv4', 'ipv6' (from the GID's bits)
+  ip TEXT,                   -- IPv4 or IPv6 address that it stands for, NULL for link-local
+  netdev TEXT,               -- netdev of the entry (gid_attrs/ndevs)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, device, port, gid_index)
+);
+
+-- Counters as the kernel spells them, with two samples where there are two. (counters/, hw_counters/, rdma statistic)
+CREATE TABLE counter (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name; NULL for a netdev's counter
+  port INTEGER,              -- port number
+  netdev TEXT,               -- netdev, for ethtool counters
+  kind TEXT,                 -- 'counters' (PMA), 'hw_counters', 'ethtool'
+  counter TEXT,              -- name as the kernel spells it
+  value INTEGER,             -- last value [as the kernel's unit: count, or 4 bytes for port_*_data]
+  previous INTEGER,          -- value of the first sample, NULL with one sample
+  seconds REAL,              -- time between the samples [s]
+  delta INTEGER,             -- value - previous; NULL when saturated, reset, wrapped, absent or one sample
+  per_second REAL,           -- delta / seconds [1/s]
+  state TEXT,                -- 'two samples', 'one sample', 'reset', 'saturated', 'unreadable'
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, device, port, netdev, kind, counter)
+);
+
+-- Which common meaning each driver's counter has. (rdmadiag/explain/counters.py)
+CREATE TABLE counter_meaning (
+  driver TEXT,               -- driver, 'pma' for counters/, 'ethtool' for ethtool -S
+  counter TEXT,              -- the kernel's spelling
+  signal TEXT,               -- common meaning, one spelling for all drivers
+  side TEXT,                 -- requester, responder, both, link
+  bits INTEGER,              -- width [bit]; narrow PMA counters saturate at the maximum
+  terminal INTEGER,          -- 1 if one increment means a QP that died
+  benign INTEGER,            -- 1 if it moves in health
+  UNIQUE (driver, counter)
+);
+
+-- Counters by meaning: what rules read. One row a device, port and signal.
+CREATE VIEW signal AS
+  SELECT c.node, c.device, c.port, coalesce(c.netdev, p.netdev) AS netdev, m.signal AS name, c.counter, c.value, c.delta, c.seconds,
+         c.per_second, c.state, m.terminal, m.benign, m.side, d.driver, c.origin
+    FROM counter c
+    LEFT JOIN device d ON d.node = c.node AND d.device = c.device
+    LEFT JOIN port p ON p.node = c.node AND p.device = c.device AND p.port = c.port
+    JOIN counter_meaning m ON m.counter = c.counter
+     AND m.driver = CASE c.kind WHEN 'counters' THEN 'pma' WHEN 'ethtool' THEN 'ethtool' ELSE d.driver END;
+
+-- Queue pairs. (RDMA netlink RES_QP_GET, rdma -d -j res show qp)
+CREATE TABLE qp (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  port INTEGER,              -- port number, NULL before INIT
+  qpn INTEGER,               -- local QP number (lqpn)
+  rqpn INTEGER,              -- remote QP number (RC, UC)
+  type TEXT,                 -- SMI, GSI, RC, UC, UD, RAW_PACKET, XRC_INI, XRC_TGT, DRIVER
+  state TEXT,                -- RESET, INIT, RTR, RTS, SQD, SQE, ERR
+  rq_psn INTEGER,            -- receive PSN
+  sq_psn INTEGER,            -- send PSN
+  path_mig_state TEXT,       -- MIGRATED, REARM, ARMED
+  pdn INTEGER,               -- protection domain
+  pid INTEGER,               -- owner process id; NULL for a kernel owner
+  comm TEXT,                 -- owner's name; '[name]' for a kernel owner
+  origin TEXT                -- where the row was read
+);
+
+-- Memory regions. (RES_MR_GET, rdma -d -j res show mr)
+CREATE TABLE mr (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  mrn INTEGER,               -- number of the MR
+  rkey TEXT,                 -- rkey, hex; only with CAP_NET_ADMIN
+  lkey TEXT,                 -- lkey, hex; only with CAP_NET_ADMIN
+  iova TEXT,                 -- start address, hex
+  mrlen_bytes INTEGER,       -- length [bytes]
+  pdn INTEGER,               -- protection domain
+  pid INTEGER,               -- owner process id
+  comm TEXT,                 -- owner's name
+  origin TEXT                -- where the row was read
+);
+
+-- Completion queues. (RES_CQ_GET, rdma -d -j res show cq)
+CREATE TABLE cq (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  cqn INTEGER,               -- number of the CQ
+  cqe INTEGER,               -- depth [entries]
+  users INTEGER,             -- QPs that use it [count]
+  poll_ctx TEXT,             -- DIRECT, SOFTIRQ, WORKQUEUE, UNBOUND_WORKQUEUE
+  pid INTEGER,               -- owner process id
+  comm TEXT,                 -- owner's name
+  origin TEXT                -- where the row was read
+);
+
+-- How many objects of each kind a device holds. (RES_GET, rdma -j res show)
+CREATE TABLE resource (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  name TEXT,                 -- pd, cq, qp, cm_id, mr, ctx, srq
+  current INTEGER,           -- objects now [count]
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, device, name)
+);
+
+-- Network devices. (/sys/class/net, rtnetlink, ip link)
+CREATE TABLE netdev (
+  node TEXT,                 -- node
+  netdev TEXT,               -- interface name
+  ifindex INTEGER,           -- interface index
+  mtu_bytes INTEGER,         -- MTU [bytes]
+  operstate TEXT,            -- up, down, lowerlayerdown, dormant, unknown ... lower case
+  carrier INTEGER,           -- 1 with carrier, 0 without, NULL when administratively down
+  admin_up INTEGER,          -- 1 if administratively up (flags IFF_UP)
+  speed_mbps INTEGER,        -- speed [Mbit/s] (speed)
+  address TEXT,              -- link-layer address
+  driver TEXT,               -- kernel driver (device/driver)
+  bdf TEXT,                  -- PCI address (device)
+  numa_node INTEGER,         -- NUMA node, NULL where the kernel says -1
+  kind TEXT,                 -- vlan, bond, bridge, veth ... '' for a plain device (uevent DEVTYPE, ip -d link)
+  master TEXT,               -- bond or bridge that it belongs to
+  carrier_changes INTEGER,   -- carrier changes since the device was made [count]
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev)
+);
+
+-- Addresses of network devices. (RTM_GETADDR, ip addr)
+CREATE TABLE addr (
+  node TEXT,                 -- node
+  netdev TEXT,               -- interface name
+  family TEXT,               -- inet or inet6
+  address TEXT,              -- address without prefix length
+  prefix INTEGER,            -- prefix length [bit]
+  scope TEXT,                -- global, link, host
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev, address)
+);
+
+-- Routes. (RTM_GETROUTE, ip route)
+CREATE TABLE route (
+  node TEXT,                 -- node
+  dst TEXT,                  -- destination with prefix, or 'default'
+  gateway TEXT,              -- next hop
+  netdev TEXT,               -- outgoing interface
+  src TEXT,                  -- preferred source
+  metric INTEGER,            -- metric
+  "table" TEXT,              -- main, local, or number
+  type TEXT,                 -- unicast, local, blackhole, unreachable ...
+  origin TEXT                -- where the row was read
+);
+
+-- PCI functions that matter: network, RDMA, GPU, NVMe, and the bridges above them. (/sys/bus/pci/devices, lspci)
+CREATE TABLE pci (
+  node TEXT,                 -- node
+  bdf TEXT,                  -- domain:bus:device.function
+  vendor_id INTEGER,         -- vendor id
+  device_id INTEGER,         -- device id
+  class INTEGER,             -- class code, 24 bit: 0x020000 Ethernet, 0x020700 InfiniBand, 0x0302xx 3D controller, 0x060400 bridge
+  name TEXT,                 -- name as lspci prints it
+  driver TEXT,               -- bound kernel driver, '' when none is bound
+  role TEXT,                 -- 'rdma' (adapter family that can do RDMA), 'net', 'gpu', 'nvme', 'bridge', 'other'
+  parent_bdf TEXT,           -- bridge above, NULL at the root
+  numa_node INTEGER,         -- NUMA node, NULL where the kernel says -1
+  current_speed_gts REAL,    -- link speed now [GT/s] (current_link_speed, LnkSta)
+  max_speed_gts REAL,        -- link speed the device can do [GT/s] (max_link_speed, LnkCap)
+  current_width INTEGER,     -- lanes now [count]
+  max_width INTEGER,         -- lanes the device can do [count]
+  acs TEXT,                  -- ACS control flags that are on, as lspci names them, comma separated; '' all off (ACSCtl; config space, root)
+  iommu_group INTEGER,       -- IOMMU group
+  iommu_type TEXT,           -- DMA, DMA-FQ, identity (iommu_group/type)
+  bar1_bytes INTEGER,        -- size of BAR 1, for GPUs [bytes] (resource)
+  max_read_request_bytes INTEGER, -- MaxReadReq [bytes] (DevCtl)
+  max_payload_bytes INTEGER, -- MaxPayload in use [bytes] (DevCtl)
+  revision TEXT,             -- revision; ff when the function no longer answers
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, bdf)
+);
+
+-- Kernel modules that are loaded or built in. (/proc/modules, lsmod, /sys/module)
+CREATE TABLE module (
+  node TEXT,                 -- node
+  module TEXT,               -- name with underscores
+  users INTEGER,             -- reference count
+  used_by TEXT,              -- modules that use it, comma separated
+  version TEXT,              -- version (/sys/module/M/version)
+  builtin INTEGER,           -- 1 if built into the kernel, 0 if loaded
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, module)
+);
+
+-- RDMA character devices. (/dev/infiniband)
+CREATE TABLE chardev (
+  node TEXT,                 -- node
+  path TEXT,                 -- /dev/infiniband/uverbs0, rdma_cm, umad0 ...
+  device TEXT,               -- verbs device, where known
+  present INTEGER,           -- 1 if the file is there, 0 if it was looked for and is not
+  accessible INTEGER,        -- 1 if we may open it for reading and writing, 0 if not, NULL unknown
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, path)
+);
+
+-- Limits of processes. (/proc/PID/limits, ulimit, prlimit)
+CREATE TABLE process_limit (
+  node TEXT,                 -- node
+  pid INTEGER,               -- process id; NULL for the shell or job that printed it
+  comm TEXT,                 -- process name
+  name TEXT,                 -- 'memlock', 'nofile', 'nproc', 'as', 'stack', 'core' ...
+  soft INTEGER,              -- soft limit [bytes, or count]; -1 unlimited
+  hard INTEGER,              -- hard limit [bytes, or count]; -1 unlimited
+  origin TEXT                -- where the row was read
+);
+
+-- Processes that hold RDMA resources. (/proc/PID)
+CREATE TABLE process (
+  node TEXT,                 -- node
+  pid INTEGER,               -- process id
+  comm TEXT,                 -- process name
+  uid INTEGER,               -- owner
+  container TEXT,            -- container, pod or job of its cgroup, '' when none
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, pid)
+);
+
+-- Environment variables that matter to RDMA programs. (/proc/PID/environ, env, container specifications)
+CREATE TABLE env (
+  node TEXT,                 -- node
+  pid INTEGER,               -- process id, NULL for a pasted text
+  name TEXT,                 -- NCCL_*, UCX_*, MC_*, NIXL_*, GLOO_*, PYTORCH_CUDA_ALLOC_CONF ...; secrets are never collected
+  value TEXT,                -- value
+  origin TEXT                -- where the row was read
+);
+
+-- Commands seen in pasted texts, with the options that choose device, port, GID or depth.
+CREATE TABLE command (
+  node TEXT,                 -- node
+  program TEXT,              -- program name without path
+  line TEXT,                 -- whole command line
+  device TEXT,               -- RDMA device chosen (-d)
+  port INTEGER,              -- port chosen (-i)
+  gid_index INTEGER,         -- GID index chosen (ibv_*_pingpong -g, perftest -x)
+  qps INTEGER,               -- number of QPs (perftest -q) [count]
+  rdma_cm INTEGER,           -- 1 if it connects by rdma_cm (perftest -R, rping ...)
+  origin TEXT                -- where the row was read
+);
+
+-- Errors of completions as programs print them, decoded. (logs of NCCL, UCX, Mooncake, NIXL, vLLM, SGLang, perftest, gloo, the kernel ...)
+CREATE TABLE completion (
+  node TEXT,                 -- node
+  program TEXT,              -- nccl, ucx, mooncake, nixl, vllm, sglang, perftest, gloo, libmlx5, mlx5_ib ...
+  pid INTEGER,               -- process id, where printed
+  device TEXT,               -- local RDMA device, where printed
+  port INTEGER,              -- local port, where printed
+  qpn INTEGER,               -- local QP number, where printed
+  peer TEXT,                 -- peer as printed: address, host or device
+  peer_device TEXT,          -- peer's RDMA device, where printed
+  wc_status INTEGER,         -- ibv_wc_status
+  wc_name TEXT,              -- its name without IBV_WC_
+  vendor_err INTEGER,        -- vendor syndrome (read in the base that this program prints)
+  vendor_meaning TEXT,       -- what that syndrome means with that status
+  opcode TEXT,               -- operation, where printed and meaningful
+  local_gid TEXT,            -- local GID, where printed
+  remote_gid TEXT,           -- remote GID, where printed
+  flush INTEGER,             -- 1 for WR_FLUSH_ERR: a consequence, not a cause
+  first INTEGER,             -- 1 for the first non-flush error of its node and program
+  format TEXT,               -- which of the program's formats: tells its age ('nccl<2.21' ...)
+  time TEXT,                 -- time as printed
+  text TEXT,                 -- the line
+  origin TEXT                -- file:line
+);
+
+-- Log lines that a rule's patterns match; named groups of patterns fill the columns of the same name.
+CREATE TABLE log (
+  node TEXT,                 -- node
+  log TEXT,                  -- 'kernel' or 'application'
+  rule TEXT,                 -- rule whose pattern matched
+  pattern INTEGER,           -- index of the pattern in the rule, from 0
+  time TEXT,                 -- time as printed
+  age_seconds REAL,          -- how long before the end of its log, or before now on a live node [s]
+  recent INTEGER,            -- 1 within --since, 0 older, NULL when it has no time
+  device TEXT,               -- RDMA device
+  port INTEGER,              -- port number
+  netdev TEXT,               -- network device
+  bdf TEXT,                  -- PCI address
+  qpn INTEGER,               -- QP number
+  pid INTEGER,               -- process id
+  comm TEXT,                 -- process name
+  peer TEXT,                 -- peer
+  peer_device TEXT,          -- peer's RDMA device
+  gid TEXT,                  -- GID
+  gid_index INTEGER,         -- GID index
+  call TEXT,                 -- verb or library call that failed
+  errno TEXT,                -- error text or number as printed
+  syndrome TEXT,             -- device or firmware syndrome as printed
+  status TEXT,               -- status as printed
+  value TEXT,                -- what the pattern is about, where no other column fits
+  expected TEXT,             -- what was wanted instead
+  version TEXT,              -- version
+  module TEXT,               -- kernel module
+  program TEXT,              -- program that printed it
+  text TEXT,                 -- the line
+  origin TEXT                -- file:line
+);
+
+-- Matched lines that are recent or have no time: what rules read. Kernel log and application logs apart, so that gaps are too.
+CREATE VIEW kernel_event AS SELECT * FROM log WHERE log = 'kernel' AND coalesce(recent, 1) = 1;
+CREATE VIEW app_event AS SELECT * FROM log WHERE log = 'application' AND coalesce(recent, 1) = 1;
+
+-- What the site expects of its nodes (--expect FILE); without one, a node's own NICs are compared with each other.
+CREATE TABLE expect (
+  node TEXT,                 -- node
+  name TEXT,                 -- nic_count, rate_gbps, fw_ver, mtu_bytes, pfc_priority, dscp, rails ...
+  value,                     -- value
+  origin TEXT,               -- expectation file
+  UNIQUE (node, name)
+);
