@@ -1,0 +1,467 @@
+"""The only door through which a node is read: live, captured (a tree that was handed over), or recording.
+
+All kinds answer the same questions and raise the same errors: NotPresent (the node has no such thing), HostRefused
+(it is there but may not or cannot be read), NotGiven (the captured tree does not hold that part of the node).
+Looking never changes the node: nothing here writes, loads a module, mounts, or talks to firmware.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from rdmadiag.errors import HostRefused, NotGiven, NotPresent
+
+FILE_LIMIT_BYTES = 4 << 20
+"""Longest file read through the door [bytes]; sysfs and procfs files that matter are far shorter."""
+
+_ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO}
+_DENIED = {errno.EACCES, errno.EPERM}
+
+
+class Host(Protocol):
+    """What every door offers; paths are absolute paths of the node."""
+
+    name: str
+    live: bool
+    root: bool | None
+
+    def read(self, path: str) -> str:
+        """Return a file's text without trailing white space. Raises NotPresent, HostRefused, NotGiven."""
+
+    def read_bytes(self, path: str) -> bytes:
+        """Return a file's bytes. Raises as `read`."""
+
+    def ls(self, path: str) -> list[str]:
+        """Return the sorted names in a folder. Raises as `read`."""
+
+    def link(self, path: str) -> str:
+        """Return the absolute path that a path stands for when all links are followed. Raises as `read`."""
+
+    def exists(self, path: str) -> bool:
+        """Tell whether a path is there. Raises NotGiven where the captured tree cannot tell."""
+
+    def usable(self, path: str) -> bool | None:
+        """Tell whether we may open a file for reading and writing; None where that cannot be told."""
+
+    def run(self, command: str) -> str:
+        """Return the text that a command prints; only `dmesg` and `uname -m`, without starting a process."""
+
+    def objects(self, command: str) -> list[dict[str, Any]]:
+        """Return what `rdma -d -j WORDS` or `ip -j WORDS` prints (command: `rdma WORDS`, `ip WORDS`), as objects."""
+
+    def clock(self) -> float:
+        """Return the monotonic time of the node [s]."""
+
+
+def refusal(path: str, error: OSError) -> NotPresent | HostRefused:
+    """Turn an OSError into the door's own error."""
+    if error.errno in _ABSENT:
+        return NotPresent(f"{path}: not there")
+    if error.errno in _DENIED:
+        return HostRefused(path, f"not permitted ({errno.errorcode.get(error.errno or 0, '?')})", "run as root")
+    return HostRefused(path, f"{error.strerror or error} ({errno.errorcode.get(error.errno or 0, '?')})")
+
+
+class LiveHost:
+    """This machine, as the kernel shows it to this process."""
+
+    live = True
+
+    def __init__(self) -> None:
+        self.name = os.uname().nodename
+        self.root: bool | None = os.geteuid() == 0
+
+    def read_bytes(self, path: str) -> bytes:
+        """Read at most FILE_LIMIT_BYTES; never blocks on a FIFO or a terminal."""
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+            try:
+                parts, size = [], 0
+                while size < FILE_LIMIT_BYTES and (part := os.read(descriptor, 1 << 16)):
+                    parts.append(part)
+                    size += len(part)
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise refusal(path, error) from error
+        return b"".join(parts)
+
+    def read(self, path: str) -> str:
+        """See Host.read."""
+        return self.read_bytes(path).decode(errors="replace").rstrip()
+
+    def ls(self, path: str) -> list[str]:
+        """See Host.ls."""
+        try:
+            return sorted(os.listdir(path))
+        except OSError as error:
+            raise refusal(path, error) from error
+
+    def link(self, path: str) -> str:
+        """See Host.link."""
+        try:
+            return os.path.realpath(path, strict=True)
+        except OSError as error:
+            raise refusal(path, error) from error
+
+    def exists(self, path: str) -> bool:
+        """See Host.exists."""
+        return os.path.exists(path)
+
+    def usable(self, path: str) -> bool | None:
+        """Ask the kernel by access(2): opening a uverbs file would make a context."""
+        return os.access(path, os.R_OK | os.W_OK)
+
+    def run(self, command: str) -> str:
+        """See Host.run."""
+        if command == "uname -m":
+            return os.uname().machine
+        if command == "dmesg":
+            return _kernel_log()
+        raise NotPresent(f"{command}: not a command of this door")
+
+    def objects(self, command: str) -> list[dict[str, Any]]:
+        """Read by netlink; a kernel without the family or a refused request raises NotPresent or HostRefused."""
+        from rdmadiag import netlink
+
+        tool, _, words = command.partition(" ")
+        try:
+            return netlink.rdma(words) if tool == "rdma" else netlink.ip(words)
+        except OSError as error:
+            if error.errno in (errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EOPNOTSUPP):
+                raise NotPresent(f"{command}: this kernel has no such netlink family") from error
+            raise refusal(command, error) from error
+
+    def clock(self) -> float:
+        """See Host.clock."""
+        return time.monotonic()
+
+
+def _kernel_log() -> str:
+    # /dev/kmsg gives one record a read ("priority,sequence,microseconds,flags;text" and continuation lines); made into dmesg's form.
+    try:
+        descriptor = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise refusal("/dev/kmsg", error) from error
+    lines: list[str] = []
+    try:
+        while True:
+            try:
+                record = os.read(descriptor, 8192)
+            except BlockingIOError:
+                break
+            except OSError as error:
+                if error.errno == errno.EPIPE:  # overwritten while we read: the next read goes on
+                    continue
+                raise refusal("/dev/kmsg", error) from error
+            if not record:
+                break
+            head, _, text = record.decode(errors="replace").partition(";")
+            fields = head.split(",")
+            micro = int(fields[2]) if len(fields) > 2 and fields[2].isdigit() else 0
+            message = text.partition("\n")[0]
+            lines.append(f"[{micro // 1000000:5d}.{micro % 1000000:06d}] {message}")
+    finally:
+        os.close(descriptor)
+    return "\n".join(lines)
+
+
+class Tree:
+    """A captured tree in memory: paths to bytes (a file), str (a link's target) or None (a folder)."""
+
+    def __init__(self, entries: Mapping[str, bytes | str | None], absent: frozenset[str] = frozenset()) -> None:
+        self.entries: dict[str, bytes | str | None] = dict(entries)
+        self.absent = absent
+        self.folders: dict[str, set[str]] = {"/": set()}
+        for path in self.entries:
+            self._add(path)
+
+    def _add(self, path: str) -> None:
+        while path != "/":
+            parent, _, name = path.rpartition("/")
+            parent = parent or "/"
+            names = self.folders.setdefault(parent, set())
+            if name in names:
+                return
+            names.add(name)
+            path = parent
+
+    def entry(self, path: str) -> bytes | str | None | bool:
+        """Return bytes (file), str (link target), None (folder), or False (not there)."""
+        if path in self.entries:
+            return self.entries[path]
+        return None if path in self.folders else False
+
+    def names(self, path: str) -> list[str]:
+        """Return the sorted names in a folder."""
+        return sorted(self.folders.get(path, ()))
+
+
+class FolderTree:
+    """A captured tree on disk (`/sys`, `/proc` ... below a folder); nothing outside of the folder is ever opened."""
+
+    absent: frozenset[str] = frozenset()
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def entry(self, path: str) -> bytes | str | None | bool:
+        """See Tree.entry; links are given as written and resolved by CapturedHost inside of the tree."""
+        real = self.folder + path
+        try:
+            if os.path.islink(real):
+                return os.readlink(real)
+            if os.path.isdir(real):
+                return None
+            if not os.path.isfile(real):
+                return False
+            with open(real, "rb") as file:
+                return file.read(FILE_LIMIT_BYTES)
+        except OSError as error:
+            raise refusal(path, error) from error
+
+    def names(self, path: str) -> list[str]:
+        """See Tree.names."""
+        try:
+            return sorted(os.listdir(self.folder + path))
+        except OSError as error:
+            raise refusal(path, error) from error
+
+
+_WHOLE_OR_NOT = ("/sys/bus/pci/devices", "/proc/sys/kernel/hostname", "/proc/sys/kernel/osrelease", "/proc/self/limits")
+
+
+class CapturedHost:
+    """A node as it was captured: the same answers, and NotGiven for the parts that the capture leaves out.
+
+    A tree holds a part of a node whole or not at all. So a path missing below a captured part is NotPresent, and a
+    whole part that is missing (`/sys/class/infiniband`, `/proc/modules`) is NotGiven, unless the capture says absent.
+    """
+
+    live = False
+    root: bool | None = None
+
+    def __init__(self, tree: Tree | FolderTree, name: str = "", seconds: float = 0.0) -> None:
+        self.tree, self.name, self.seconds = tree, name, seconds
+
+    def _resolve(self, path: str, depth: int = 0) -> str:
+        if depth > 40:
+            raise HostRefused(path, "too many links")
+        done = ""
+        parts = [part for part in path.split("/") if part and part != "."]
+        for number, part in enumerate(parts):
+            if part == "..":
+                done = done.rpartition("/")[0]
+                continue
+            step = f"{done}/{part}"
+            entry = self.tree.entry(step)
+            if entry is False:
+                raise self._missing(step)
+            if isinstance(entry, str):
+                target = entry if entry.startswith("/") else f"{done}/{entry}"
+                return self._resolve("/".join([target, *parts[number + 1 :]]), depth + 1)
+            done = step
+        return done or "/"
+
+    def _missing(self, path: str) -> NotPresent | NotGiven:
+        if path in self.tree.absent:
+            return NotPresent(f"{path}: not there")
+        if path.count("/") <= 3 or path in _WHOLE_OR_NOT:
+            return NotGiven(path, "the captured tree does not hold it", f"capture {path} too")
+        return NotPresent(f"{path}: not there")
+
+    def read_bytes(self, path: str) -> bytes:
+        """See Host.read_bytes."""
+        entry = self.tree.entry(self._resolve(path))
+        if isinstance(entry, bytes):
+            return entry
+        raise HostRefused(path, "a folder, not a file")
+
+    def read(self, path: str) -> str:
+        """See Host.read."""
+        return self.read_bytes(path).decode(errors="replace").rstrip()
+
+    def ls(self, path: str) -> list[str]:
+        """See Host.ls."""
+        real = self._resolve(path)
+        if self.tree.entry(real) is not None:
+            raise HostRefused(path, "not a folder")
+        return self.tree.names(real)
+
+    def link(self, path: str) -> str:
+        """See Host.link; a link that points at a part which was not captured gives its target as written."""
+        try:
+            return self._resolve(path)
+        except (NotPresent, NotGiven):
+            parent, _, name = path.rpartition("/")
+            folder = self._resolve(parent or "/")
+            entry = self.tree.entry(f"{folder}/{name}")
+            if isinstance(entry, str):
+                return os.path.normpath(entry if entry.startswith("/") else f"{folder}/{entry}")
+            raise
+
+    def exists(self, path: str) -> bool:
+        """See Host.exists."""
+        try:
+            self._resolve(path)
+        except NotPresent:
+            return False
+        return True
+
+    def usable(self, path: str) -> bool | None:
+        """A captured tree cannot tell who may open a file."""
+        return None
+
+    def run(self, command: str) -> str:
+        """A captured node's commands are texts beside the tree, read as pasted texts."""
+        raise NotGiven(command, "a captured tree runs nothing", f"add the output of {command} to what you give")
+
+    def objects(self, command: str) -> list[dict[str, Any]]:
+        """See `run`."""
+        raise NotGiven(command, "a captured tree runs nothing", f"add the output of {command} to what you give")
+
+    def clock(self) -> float:
+        """Return when the tree was captured [s], from its first comment line."""
+        return self.seconds
+
+
+class RecordingHost:
+    """Another door that notes all that is read through it: what a capture of the node has to hold."""
+
+    def __init__(self, host: Host) -> None:
+        self.host, self.name, self.live, self.root = host, host.name, host.live, host.root
+        self.files: dict[str, bytes] = {}
+        self.links: dict[str, str] = {}
+        self.absent: set[str] = set()
+        self.folders: dict[str, list[str]] = {}
+
+    def _note(self, path: str, call: Callable[[str], Any]) -> Any:
+        try:
+            return call(path)
+        except NotPresent:
+            self.absent.add(path)
+            raise
+
+    def read_bytes(self, path: str) -> bytes:
+        """See Host.read_bytes."""
+        self.files[path] = content = self._note(path, self.host.read_bytes)
+        return bytes(content)
+
+    def read(self, path: str) -> str:
+        """See Host.read."""
+        return self.read_bytes(path).decode(errors="replace").rstrip()
+
+    def ls(self, path: str) -> list[str]:
+        """See Host.ls."""
+        self.folders[path] = names = self._note(path, self.host.ls)
+        return list(names)
+
+    def link(self, path: str) -> str:
+        """See Host.link."""
+        self.links[path] = target = self._note(path, self.host.link)
+        return str(target)
+
+    def exists(self, path: str) -> bool:
+        """See Host.exists."""
+        there = self.host.exists(path)
+        if not there:
+            self.absent.add(path)
+        return there
+
+    def usable(self, path: str) -> bool | None:
+        """See Host.usable."""
+        return self.host.usable(path)
+
+    def run(self, command: str) -> str:
+        """See Host.run."""
+        return self.host.run(command)
+
+    def objects(self, command: str) -> list[dict[str, Any]]:
+        """See Host.objects."""
+        return self.host.objects(command)
+
+    def clock(self) -> float:
+        """See Host.clock."""
+        return self.host.clock()
+
+    def tree_text(self) -> str:
+        """Return what was read as the text of a captured tree (`tree.txt`), which CapturedHost reads back."""
+        lines = [f"# seconds {self.host.clock():.6f}"]
+        lines += [f"# absent: {path}" for path in sorted(self.absent)]
+        lines += [f"{path} -> {target}" for path, target in sorted(self.links.items()) if path != target]
+        lines += [f"{path}/" for path in sorted(self.folders)]
+        for path, content in sorted(self.files.items()):
+            if b"\0" not in content:
+                lines += [f"{path}:{line}" for line in content.decode(errors="replace").splitlines() or [""]]
+        return "\n".join(lines) + "\n"
+
+
+_PATH = r"(/(?:[^:\n]|(?<=[0-9a-f]{4}):(?=[0-9a-f]{2}(?:[:./]|$))|(?<=:[0-9a-f]{2}):(?=[0-9a-f]{2}\.))*)"
+_TREE_LINE = re.compile(rf"(?:{_PATH} -> (\S+)|{_PATH}/|{_PATH}:(.*))$")
+
+
+def parse_tree(text: str) -> tuple[Tree, float]:
+    """Parse a captured tree: lines `path:content` (as `grep -r "" PATH` prints), `path -> target`, `path/`, and comments.
+
+    A colon inside of a PCI address belongs to the path. Comments: `# seconds N`, when it was captured (monotonic, 0
+    without); `# absent: PATH`, looked for and not there. Lines that are none of these are passed over. Returns the tree and its time [s].
+    """
+    entries: dict[str, bytes | str | None] = {}
+    contents: dict[str, list[str]] = {}
+    absent: set[str] = set()
+    seconds = 0.0
+    for line in text.splitlines():
+        if line.startswith("#"):
+            word, _, rest = line[1:].strip().partition(" ")
+            if word == "absent:":
+                absent.add(rest.strip())
+            elif word == "seconds":
+                with contextlib.suppress(ValueError):
+                    seconds = float(rest)
+        elif match := _TREE_LINE.match(line):
+            link, target, folder, path, content = match.groups()
+            if link:
+                entries[link] = target
+            elif path:
+                contents.setdefault(path, []).append(content)
+            elif folder:
+                entries.setdefault(folder, None)
+    for path, lines in contents.items():
+        entries[path] = "\n".join(lines).encode()
+    return Tree(_canonical(entries), frozenset(absent)), seconds
+
+
+def _canonical(entries: Mapping[str, bytes | str | None]) -> dict[str, bytes | str | None]:
+    # A capture may name one file by its link path or by its real one: move all below the real folders.
+    links: dict[str, str] = {}
+    real: dict[str, str] = {"": ""}
+
+    def folder(path: str, depth: int = 0) -> str:
+        if (known := real.get(path)) is not None:
+            return known
+        parent, _, name = path.rpartition("/")
+        place = f"{folder(parent, depth)}/{name}"
+        if place in links and depth < 40:
+            target = links[place]
+            there = os.path.normpath(target if target.startswith("/") else f"{place.rpartition('/')[0]}/{target}")
+            place = folder(there, depth + 1)
+        real[path] = place
+        return place
+
+    for path in sorted((path for path, entry in entries.items() if isinstance(entry, str)), key=lambda path: path.count("/")):
+        parent, _, name = path.rpartition("/")
+        links[f"{folder(parent)}/{name}"] = str(entries[path])
+        real.clear()
+        real[""] = ""
+    result: dict[str, bytes | str | None] = dict(links)
+    for path, entry in entries.items():
+        if not isinstance(entry, str):
+            parent, _, name = path.rpartition("/")
+            result[f"{folder(parent)}/{name}"] = entry
+    return result
