@@ -1,0 +1,1 @@
+"""Rules over evidence: load and check them, evaluate them, and tell causes from symptoms."""

@@ -1,0 +1,194 @@
+"""Evaluate rules: each is a query, run read-only and bounded; its rows are answers yes, no or unknown."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rdmadiag.diagnose.rulebook import Rule, Rulebook
+from rdmadiag.errors import BadFile
+from rdmadiag.evidence.store import Evidence, table_names
+
+KEYS = ("node", "device", "port", "qpn", "netdev", "bdf", "pid", "peer")
+"""Columns that say what a row is about; `explains` joins on those that both sides have."""
+
+RULE_SECONDS = 2.0
+"""Longest time that one rule's query may take [s]."""
+HEAP_BYTES = 256 << 20
+"""Memory that SQLite may take beyond what the evidence holds [bytes]."""
+ROW_LIMIT = 10_000
+"""Rows kept of one query; more are counted, not kept."""
+
+FUNCTIONS = frozenset(
+    "abs avg coalesce count glob group_concat hex ifnull iif instr length like lower ltrim max min nullif round rtrim sign"
+    " substr substring sum total trim typeof unicode upper row_number rank dense_rank lag lead first_value last_value"
+    " json_extract json_array_length unlikely likely cast replace".split()
+)
+"""SQL functions that rules and `query` may call."""
+
+_ACTION_READ, _ACTION_FUNCTION, _ACTION_SELECT, _ACTION_RECURSIVE = 20, 31, 21, 33
+
+
+class Answer(NamedTuple):
+    """One row of a rule's query. `wrong`: 1 yes, 0 no, None unknown. `row`: all columns of the query."""
+
+    rule: Rule
+    wrong: int | None
+    subject: dict[str, Any]
+    row: dict[str, Any]
+    reason: str = ""
+    how: str = ""
+
+
+class Result(NamedTuple):
+    """What one rule said: its answers, the tables it reads, the rows beyond ROW_LIMIT, and what it cost [s]."""
+
+    rule: Rule
+    answers: list[Answer]
+    reads: frozenset[str]
+    left_out: int
+    seconds: float
+
+
+class _Guard:
+    """Allows a query to read tables and call known functions, and stops it when its time is up."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self.db = db
+        self.tables: set[str] = set()
+        self.refused = ""
+        self.deadline = float("inf")
+        self._known = {*table_names(), "signal", "kernel_event", "app_event"}
+
+    def _authorize(self, action: int, first: str | None, second: str | None, database: str | None, view: str | None) -> int:
+        if action == _ACTION_READ:
+            if first in self._known:
+                self.tables.add(first or "")
+            elif (first or "").startswith(("sqlite_", "pragma_")):
+                return self._refuse(f"table {first} may not be read")
+            if view in self._known:
+                self.tables.add(view or "")
+            return sqlite3.SQLITE_OK
+        if action in (_ACTION_SELECT, _ACTION_RECURSIVE):
+            return sqlite3.SQLITE_OK
+        if action == _ACTION_FUNCTION:
+            return sqlite3.SQLITE_OK if (second or "").lower() in FUNCTIONS else self._refuse(f"function {second}() may not be called")
+        return self._refuse("only SELECT is allowed")
+
+    def _refuse(self, why: str) -> int:
+        self.refused = self.refused or why
+        return sqlite3.SQLITE_DENY
+
+    def __enter__(self) -> _Guard:
+        self.db.execute(f"PRAGMA hard_heap_limit = {_heap(self.db)}")
+        self.db.set_authorizer(self._authorize)
+        self.db.set_progress_handler(lambda: 1 if time.monotonic() > self.deadline else 0, 20_000)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.db.set_authorizer(None)
+        self.db.set_progress_handler(None, 0)  # type: ignore[arg-type]  # None is what clears it
+        self.db.execute("PRAGMA hard_heap_limit = 0")
+
+
+def _heap(db: sqlite3.Connection) -> int:
+    pages: int = db.execute("PRAGMA page_count").fetchone()[0]
+    size: int = db.execute("PRAGMA page_size").fetchone()[0]
+    return pages * size * 2 + HEAP_BYTES
+
+
+def run(db: sqlite3.Connection, sql: str, parameters: Mapping[str, Any], seconds: float) -> tuple[list[str], list[tuple[Any, ...]], int, set[str]]:
+    """Run one guarded query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables read.
+
+    Raises sqlite3.Error (not authorized, bad SQL, interrupted) or MemoryError, with what was refused as a note in the text.
+    """
+    with _Guard(db) as guard:
+        guard.deadline = time.monotonic() + seconds
+        try:
+            cursor = db.execute(sql, parameters)
+            names = [column[0] for column in cursor.description or ()]
+            rows = cursor.fetchmany(ROW_LIMIT)
+            left_out = sum(1 for _ in cursor) if len(rows) == ROW_LIMIT else 0
+        except sqlite3.Error as error:
+            if guard.refused:
+                raise sqlite3.DatabaseError(guard.refused) from error
+            if "interrupted" in str(error):
+                raise sqlite3.OperationalError(f"took longer than {seconds:g} s") from error
+            raise
+    return names, rows, left_out, guard.tables
+
+
+def _bound(rule: Rule, site: Mapping[str, Any]) -> dict[str, Any]:
+    return {"rule": rule.id, **rule.parameters, **site}
+
+
+def prepare(db: sqlite3.Connection, rule: Rule) -> list[str]:
+    """Run a rule on empty evidence: what SQLite refuses is a fault of the rule. Returns its columns. Raises BadFile."""
+    try:
+        names, _, _, _ = run(db, rule.query, _bound(rule, {}), RULE_SECONDS)
+    except (sqlite3.Error, sqlite3.Warning, MemoryError) as error:
+        raise BadFile(rule.path, "/query", str(error) or "out of memory") from error
+    for wanted in ("wrong", "node"):
+        if wanted not in names:
+            raise BadFile(rule.path, "/query", f"has no column {wanted!r}; it has {', '.join(names)}")
+    return names
+
+
+def evaluate(evidence: Evidence, book: Rulebook, site: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Result]:
+    """Run every rule. A rule whose tables have a gap and that has no row for a node answers unknown for it."""
+    gaps = _gaps(evidence)
+    nodes = evidence.nodes()
+    return {rule.id: _evaluate(evidence, rule, (site or {}).get(rule.id, {}), gaps, nodes) for rule in book}
+
+
+def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
+    cursor = evidence.db.execute('SELECT node, "table", source, subject, kind, reason, how FROM gap')
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]
+
+
+def _evaluate(evidence: Evidence, rule: Rule, site: Mapping[str, Any], gaps: list[dict[str, Any]], nodes: Sequence[str]) -> Result:
+    start = time.perf_counter()
+    try:
+        names, rows, left_out, reads = run(evidence.db, rule.query, _bound(rule, site), RULE_SECONDS)
+    except (sqlite3.Error, MemoryError) as error:
+        reason = f"the rule's query failed: {error or 'out of memory'}"
+        answers = [Answer(rule, None, {"node": node}, {}, reason, f"rdmadiag check --explain {rule.id}") for node in nodes]
+        return Result(rule, answers, frozenset(), 0, time.perf_counter() - start)
+    answers = []
+    for values in rows:
+        row = dict(zip(names, values, strict=True))
+        wrong = row.pop("wrong")
+        subject = {key: row[key] for key in KEYS if row.get(key) is not None}
+        answers.append(Answer(rule, None if wrong is None else int(bool(wrong)), subject, row))
+    answered = {answer.subject.get("node") for answer in answers}
+    missing = [gap for gap in gaps if gap["table"] in reads and gap["kind"] != "assumed"]
+    for node in nodes:
+        here = [gap for gap in missing if gap["node"] in (None, node)]
+        if node not in answered and None not in answered and here:
+            answers.append(Answer(rule, None, {"node": node}, {}, _reason(here[0]), here[0]["how"] or ""))
+    return Result(rule, answers, frozenset(reads), left_out, time.perf_counter() - start)
+
+
+def _reason(gap: Mapping[str, Any]) -> str:
+    subject = f" ({gap['subject']})" if gap["subject"] else ""
+    return f"{gap['table']}: {gap['reason']}{subject}"
+
+
+_FIELD = re.compile(r"\{(\w+)\}")
+
+
+def fill(template: str, row: Mapping[str, Any]) -> str:
+    """Fill {column} places of a message from a row; a NULL or absent one reads '?'. No other syntax has a meaning."""
+    return _FIELD.sub(lambda match: _word(row.get(match[1])), template)
+
+
+def _word(value: Any) -> str:
+    if value is None:
+        return "?"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)

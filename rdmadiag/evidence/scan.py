@@ -1,0 +1,120 @@
+"""Match many patterns over a text in one pass (Hyperscan), with the compiled form kept in the user's cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import hyperscan
+
+from rdmadiag.errors import BadInput
+
+MULTILINE = hyperscan.HS_FLAG_MULTILINE
+ONCE = hyperscan.HS_FLAG_SINGLEMATCH
+"""Report a pattern once a scan, not at each of its matches."""
+
+
+class Scanner:
+    """Patterns compiled together. `cached` False keeps nothing on disk (tests, people's own rules)."""
+
+    def __init__(self, patterns: Sequence[str], *, once: bool = False, cached: bool = True) -> None:
+        self.patterns = list(patterns)
+        self.flags = MULTILINE | (ONCE if once else 0)
+        self._database = self._load() if cached else None
+        if self._database is None:
+            self._database = self._compile()
+            if cached:
+                self._save()
+
+    def _key(self) -> str:
+        text = "\0".join([hyperscan.__version__, str(self.flags), os.uname().machine, *self.patterns])
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    def _file(self) -> str:
+        folder = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+        return os.path.join(folder, "rdmadiag", f"patterns-{self._key()}.hs")
+
+    def _load(self) -> Any:
+        # A database that somebody else may have written is not loaded: it is code as good as any.
+        try:
+            descriptor = os.open(self._file(), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            with open(descriptor, "rb") as file:
+                status = os.fstat(file.fileno())
+                if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+                    return None
+                content = file.read()
+            if hashlib.blake2b(content[32:], digest_size=32).digest() != content[:32]:
+                return None
+            database = hyperscan.loadb(content[32:], mode=hyperscan.HS_MODE_BLOCK)
+            database.scratch = hyperscan.Scratch(database)
+        except (OSError, hyperscan.HyperscanError):
+            return None
+        return database
+
+    def _save(self) -> None:
+        path = self._file()
+        try:
+            content = hyperscan.dumpb(self._database)
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            part = f"{path}.{os.getpid()}"
+            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            with open(descriptor, "wb") as file:
+                file.write(hashlib.blake2b(content, digest_size=32).digest() + content)
+            os.replace(part, path)
+        except (OSError, hyperscan.HyperscanError):
+            return  # no home, read-only, or full: the next run compiles again
+
+    def _compile(self) -> Any:
+        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        try:
+            database.compile(
+                expressions=[pattern.encode() for pattern in self.patterns],
+                ids=list(range(len(self.patterns))),
+                flags=[self.flags] * len(self.patterns),
+            )
+        except hyperscan.HyperscanError as error:
+            raise BadInput(f"a pattern cannot be compiled: {error}; {self._culprit()}") from error
+        return database
+
+    def _culprit(self) -> str:
+        for pattern in self.patterns:
+            if (problem := pattern_problem(pattern)) is not None:
+                return f"{pattern!r}: {problem}"
+        return "too many or too large patterns"
+
+    def scan(self, data: bytes | bytearray | memoryview, found: Callable[[int, int], None]) -> None:
+        """Call `found(pattern index, end offset)` for each match; a pattern may match a line several times."""
+        if self.patterns and len(data):
+            self._database.scan(data, match_event_handler=lambda index, start, end, flags, context: found(index, end))
+
+    def lines(self, data: bytes) -> list[tuple[int, int, int]]:
+        """Return (line start, line end, pattern index) of each line and pattern that match, in the order of the text."""
+        hits: set[tuple[int, int]] = set()
+        self.scan(data, lambda index, end: hits.add((end, index)))
+        seen: set[tuple[int, int, int]] = set()
+        start = stop = -1
+        for end, index in sorted(hits):
+            if not start < end <= stop:
+                start = data.rfind(b"\n", 0, end) + 1
+                stop = data.find(b"\n", end)
+                stop = len(data) if stop < 0 else stop
+            seen.add((start, stop, index))
+        return sorted(seen)
+
+
+def pattern_problem(pattern: str) -> str | None:
+    """Return why a pattern cannot be used (Hyperscan takes no look-around and no back-references), None when it can."""
+    import re
+
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        return f"not a regular expression: {error}"
+    database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+    try:
+        database.compile(expressions=[pattern.encode()], ids=[0], flags=[MULTILINE])
+    except hyperscan.HyperscanError as error:
+        return f"not a pattern that Hyperscan takes: {error}"
+    return None

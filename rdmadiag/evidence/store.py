@@ -1,0 +1,248 @@
+"""The evidence database: takes rows and gaps, merges rows of one thing, finishes what spans tables."""
+
+from __future__ import annotations
+
+import os
+import re
+import sqlite3
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rdmadiag.evidence.row import Gap, Row, Rows
+from rdmadiag.explain import counters
+
+SCHEMA_FILE = os.path.join(os.path.dirname(__file__), "schema.sql")
+
+
+class Column(NamedTuple):
+    """One documented column."""
+
+    name: str
+    type: str
+    meaning: str
+
+
+class Table(NamedTuple):
+    """One documented table or view."""
+
+    name: str
+    meaning: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+    view: bool
+
+
+def schema() -> str:
+    """Return the text of schema.sql."""
+    with open(SCHEMA_FILE, encoding="utf-8") as file:
+        return file.read()
+
+
+_TABLE = re.compile(r"(?P<comment>(?:--[^\n]*\n)+)CREATE (?P<view>TABLE|VIEW) \"?(?P<name>\w+)\"?(?P<body>.*?);\n", re.S)
+_VIEW = re.compile(r"CREATE VIEW (?P<name>\w+) AS SELECT \* FROM (?P<table>\w+) [^;]*;")
+_COLUMN = re.compile(r'^  "?(?P<name>\w+)"?(?: (?P<type>TEXT|INTEGER|REAL))?[^,-]*,?\s*-- (?P<meaning>.*)$', re.M)
+_KEY = re.compile(r"UNIQUE \(([^)]*)\)")
+
+
+def tables() -> dict[str, Table]:
+    """Return every table and view with the meaning, unit and source of each column, as schema.sql states them."""
+    text = schema()
+    found: dict[str, Table] = {}
+    for match in _TABLE.finditer(text):
+        columns = tuple(Column(c["name"], c["type"] or "any", c["meaning"]) for c in _COLUMN.finditer(match["body"]))
+        key = _KEY.search(match["body"])
+        meaning = " ".join(line[2:].strip() for line in match["comment"].strip().splitlines())
+        names = tuple(part.strip().strip('"') for part in key[1].split(",")) if key else ()
+        found[match["name"]] = Table(match["name"], meaning, columns, names, match["view"] == "VIEW")
+    log = found["log"]
+    for match in _VIEW.finditer(text):
+        found[match["name"]] = Table(match["name"], f"{log.meaning} Only lines within --since.", log.columns, (), True)
+    columns = tuple(
+        Column(name, kind, meaning)
+        for name, kind, meaning in (
+            ("node", "TEXT", "node"),
+            ("device", "TEXT", "verbs device name"),
+            ("port", "INTEGER", "port number"),
+            ("netdev", "TEXT", "netdev of the port"),
+            ("name", "TEXT", "common meaning of the counter (rdmadiag explain counter NAME)"),
+            ("counter", "TEXT", "the kernel's spelling"),
+            ("value", "INTEGER", "last value [as counter.value]"),
+            ("delta", "INTEGER", "change between the samples; NULL when it cannot be told"),
+            ("seconds", "REAL", "time between the samples [s]"),
+            ("per_second", "REAL", "delta / seconds [1/s]"),
+            ("state", "TEXT", "as counter.state"),
+            ("terminal", "INTEGER", "1 if one increment means a QP that died"),
+            ("benign", "INTEGER", "1 if it moves in health"),
+            ("side", "TEXT", "requester, responder, both, link"),
+            ("driver", "TEXT", "kernel driver of the device"),
+            ("origin", "TEXT", "where the counter was read"),
+        )
+    )
+    found["signal"] = found["signal"]._replace(columns=columns)
+    return found
+
+
+
+class Evidence:
+    """All that is known about the nodes of one run, in one in-memory SQLite database (`db`)."""
+
+    def __init__(self, extra_log_columns: Iterable[str] = ()) -> None:
+        self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        self.db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN;" + schema())
+        for column in extra_log_columns:
+            self.db.execute(f'ALTER TABLE log ADD COLUMN "{column}" TEXT')
+        self._columns: dict[str, list[str]] = {}
+        self._statements: dict[tuple[str, tuple[str, ...]], str] = {}
+        self._previous: dict[tuple[Any, ...], tuple[Any, float]] = {}
+        self.db.executemany(
+            "INSERT OR IGNORE INTO counter_meaning VALUES (?, ?, ?, ?, ?, ?, ?)", (row[:7] for row in counters.ROWS)
+        )
+
+    def columns(self, table: str) -> list[str]:
+        """Return a table's column names; empty for a table that does not exist."""
+        if table not in self._columns:
+            self._columns[table] = [row[1] for row in self.db.execute(f'PRAGMA table_info("{table}")')]
+        return self._columns[table]
+
+    def _statement(self, table: str, names: tuple[str, ...]) -> str:
+        known = self._statements.get((table, names))
+        if known is None:
+            unknown = [name for name in names if name not in self.columns(table)]
+            if unknown:
+                raise ValueError(f"table {table!r} has no column {', '.join(unknown)}")
+            key = _keys()[table]
+            quoted = ", ".join(f'"{name}"' for name in names)
+            known = f'INSERT INTO "{table}" ({quoted}) VALUES ({", ".join("?" * len(names))})'
+            if key and set(key) <= set(names):
+                fills = [f'"{n}" = coalesce("{table}"."{n}", excluded."{n}")' for n in names if n not in key and n != "origin"]
+                if "origin" in names:
+                    fills.append(
+                        f'origin = CASE WHEN instr("{table}".origin, excluded.origin) THEN "{table}".origin'
+                        f' ELSE "{table}".origin || \', \' || excluded.origin END'
+                    )
+                target = ", ".join(f'"{name}"' for name in key)
+                known += f" ON CONFLICT ({target}) DO " + (f"UPDATE SET {', '.join(fills)}" if fills else "NOTHING")
+            elif key:
+                known = known.replace("INSERT", "INSERT OR IGNORE", 1)
+            self._statements[table, names] = known
+        return known
+
+    def add(self, node: str, values: Mapping[str, Any], table: str, origin: str) -> None:
+        """Add one row; one of the same key is merged (a known value fills a NULL, the first known value stays)."""
+        row = {"node": node, **values, "origin": origin}
+        if "origin" not in self.columns(table):
+            del row["origin"]
+        self.db.execute(self._statement(table, tuple(row)), tuple(row.values()))
+
+    def add_item(self, node: str, source: str, item: Row | Rows | Gap, place: str = "") -> None:
+        """Add what a source yielded. `place` is the file of a text, '' for a live or captured node."""
+        if isinstance(item, Gap):
+            self.gap(node, source, item)
+            return
+        origin = f"{place}:{item.at}" if isinstance(item.at, int) else (f"{place}:{item.at}" if place else item.at)
+        if isinstance(item, Row):
+            self.add(node, item.values, item.table, origin)
+            return
+        names = ("node", *item.columns, "origin")
+        self.db.executemany(
+            self._statement(item.table, names), ((node, *values, origin) for values in item.tuples)
+        )
+
+    def gap(self, node: str | None, source: str, gap: Gap) -> None:
+        """Note what could not be seen."""
+        self.db.executemany(
+            "INSERT INTO gap VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [(node, source, table, gap.subject or None, gap.kind, gap.reason, gap.how) for table in gap.tables],
+        )
+
+    def sample(self, node: str, row: Row, seconds: float) -> None:
+        """Note a counter's first sample, taken at `seconds` on the node's monotonic clock."""
+        self._previous[self._sample_key(node, row)] = (row.values.get("value"), seconds)
+
+    @staticmethod
+    def _sample_key(node: str, row: Row) -> tuple[Any, ...]:
+        return (node, *(row.values.get(name) for name in ("device", "port", "netdev", "kind", "counter")))
+
+    def add_counter(self, node: str, row: Row, seconds: float, place: str = "") -> None:
+        """Add a counter's last sample, with its delta against the first one where that says anything."""
+        value = row.values.get("value")
+        before, since = self._previous.get(self._sample_key(node, row), (None, seconds))
+        values = {**row.values, **_judge(row.values, value, before, seconds - since)}
+        self.add(node, values, "counter", f"{place}:{row.at}" if place else str(row.at))
+
+    def finish(self) -> None:
+        """Fill what spans tables: devices of PCI addresses in logs, the first error of each program, nodes."""
+        self.db.executescript(
+            """
+            UPDATE device SET driver = substr(device, 1, instr(device || '_', '_') - 1)
+              WHERE driver IS NULL AND device LIKE 'mlx_\\_%' ESCAPE '\\';
+            UPDATE log SET device = (SELECT d.device FROM device d WHERE d.node = log.node AND d.bdf = log.bdf)
+              WHERE device IS NULL AND bdf IS NOT NULL;
+            UPDATE log SET bdf = (SELECT d.bdf FROM device d WHERE d.node = log.node AND d.device = log.device)
+              WHERE bdf IS NULL AND device IS NOT NULL;
+            UPDATE log SET device = (SELECT p.device FROM port p WHERE p.node = log.node AND p.netdev = log.netdev)
+              WHERE device IS NULL AND netdev IS NOT NULL;
+            UPDATE log SET netdev = (SELECT p.netdev FROM port p WHERE p.node = log.node AND p.device = log.device)
+              WHERE netdev IS NULL AND device IS NOT NULL;
+            UPDATE completion SET first = 0;
+            UPDATE completion SET first = 1 WHERE rowid IN
+              (SELECT min(rowid) FROM completion WHERE NOT coalesce(flush, 0) GROUP BY node, program);
+            """
+        )
+        named = set()
+        for name in _keys():
+            if name not in ("node", "gap", "counter_meaning") and "node" in self.columns(name):
+                named.update(row[0] for row in self.db.execute(f'SELECT DISTINCT node FROM "{name}"') if row[0])
+        self.db.executemany("INSERT OR IGNORE INTO node (node) VALUES (?)", [(name,) for name in sorted(named)])
+        self.db.execute("COMMIT")
+
+    def nodes(self) -> list[str]:
+        """Return the names of the nodes."""
+        return [row[0] for row in self.db.execute("SELECT node FROM node ORDER BY node")]
+
+    def empty_tables(self) -> list[str]:
+        """Return the tables that hold no row."""
+        return [name for name in _keys() if self.db.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone() is None]
+
+
+_PMA_BITS: dict[str, int] = {row[1]: row[4] for row in counters.ROWS if row[0] == "pma"}
+
+
+def _judge(values: Mapping[str, Any], value: Any, before: Any, seconds: float) -> dict[str, Any]:
+    result: dict[str, Any] = {"previous": before}
+    if value is None:
+        return {**result, "state": "unreadable"}
+    width = _PMA_BITS.get(values.get("counter", "")) if values.get("kind") == "counters" else None
+    if width is not None and width < 64 and value >= (1 << width) - 1:
+        return {**result, "state": "saturated", "seconds": seconds or None}
+    if before is None or seconds <= 0:
+        return {**result, "state": "one sample"}
+    if value < before:
+        return {**result, "state": "reset", "seconds": seconds}
+    delta = value - before
+    return {**result, "state": "two samples", "seconds": seconds, "delta": delta, "per_second": delta / seconds}
+
+
+_KEYS: dict[str, tuple[str, ...]] = {}
+
+
+def _keys() -> dict[str, tuple[str, ...]]:
+    # Only names and keys: the full parse of comments in tables() is for people, this for every run.
+    if not _KEYS:
+        for part in schema().split("\nCREATE TABLE ")[1:]:
+            body = part[: part.index("\n);")]
+            key = _KEY.search(body)
+            name = body.partition(" (")[0].strip('"')
+            _KEYS[name] = tuple(n.strip().strip('"') for n in key[1].split(",")) if key else ()
+    return _KEYS
+
+
+def table_names() -> Sequence[str]:
+    """Return the names of all tables (not views)."""
+    return list(_keys())
+
+
+def log_columns() -> set[str]:
+    """Return the columns of table log."""
+    part = schema().split("\nCREATE TABLE log (")[1].partition("\n);")[0]
+    return set(re.findall(r"^  (\w+) ", part, re.M))

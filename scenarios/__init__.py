@@ -1,0 +1,1 @@
+"""The shipped scenarios: one JSON file each (planned: they come with the lab and the faults)."""
