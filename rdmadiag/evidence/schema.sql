@@ -66,6 +66,14 @@ CREATE TABLE device (
   UNIQUE (node, device)
 );
 
+-- How many RDMA devices a tool of user space saw; one row each time it listed them. (ibv_devices, ibv_devinfo, ibstatus, rdma)
+CREATE TABLE verbs_list (
+  node TEXT,                 -- node
+  tool TEXT,                 -- tool that printed it: ibv_devices, ibv_devinfo, ibstatus, rdma
+  devices INTEGER,           -- devices listed [count]; 0 also when the tool said that there are none, or that it could not get a list
+  origin TEXT                -- where the row was read
+);
+
 -- Ports of RDMA devices. (/sys/class/infiniband/D/ports/P, rdma link, ibv_devinfo, ibstat, ibstatus)
 CREATE TABLE port (
   node TEXT,                 -- node
