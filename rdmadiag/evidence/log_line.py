@@ -1,7 +1,7 @@
 """What stands before the message of a log line: times, hosts, process ids and wrappers, peeled off layer by layer.
 
 Pure text. A line can wear several layers (a container runtime's, a log driver's, then the program's own); the time is
-that of the outermost layer which has one, host and process those of the innermost. Meant for lines already found to matter.
+that of the outermost layer which has one, host and process those of the innermost. Meant for lines that matter already.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LAYERS = 8
 
 
 class Prefix(NamedTuple):
-    """What was peeled off a line; `style` tells which stamps can be compared ('boot', 'epoch', 'utc', 'local', 'yearless')."""
+    """What was peeled off a line; stamps of one `style` compare: 'boot', 'epoch', 'utc', 'local', 'yearless'."""
 
     rest: str
     time: str | None = None
@@ -31,16 +31,17 @@ class Prefix(NamedTuple):
     pid: int | None = None
 
 
-_MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split()
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _MONTH = rf"(?P<month>{'|'.join(_MONTHS)})"
 _CLOCK = r"(?P<clock>\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)"
 _DATE = r"(?P<year>\d{4})[-/](?P<monthday>\d\d[-/]\d\d)"
 _ZONE = r"(?P<zone>Z|[+-]\d\d:?\d\d)?"
 _LEVEL = r"(?:TRACE|DEBUG|INFO|WARN|WARNING|ERROR|CRITICAL|FATAL)"
 _HOST = r"(?P<host>[A-Za-z0-9][\w.-]*)"
+_TAG = r"[\w./@()-]+"
 _NUMBERS = r"(?P<month_number>\d{1,2})(?P<day>\d\d)"
 
-# Layers: the first two characters that a line must have for it, and the layer. Two of them hold for every line of the kind.
+# Layers: how the first two characters of a line with this layer look, and the layer.
 _LAYERS = (
     (r"\[[\d ]", r"\[\s*(?P<time>(?P<stamp>\d+\.\d+))(?: <\s*\d+\.\d+>)?\](?:\[\s*[TC]\d+\])?:? ?"),  # dmesg, UCX
     (r"\[[<+ ]", r"\[[<+\s]*\d+\.\d+>?\] ?"),  # dmesg --show-delta, relative
@@ -58,7 +59,10 @@ _LAYERS = (
     (r"\d\d", rf"(?P<time>{_DATE}[T ]{_CLOCK} ?{_ZONE})(?=[\s\]:|]|$)[:|]? ?"),  # ISO, python, Go
     (r"\d[\d,]", r"\d+,\d+,(?P<time>(?P<micro>\d+)),[^;\s]*;"),  # /dev/kmsg
     (r"\d[\d:]", r"\d{1,6}: ?(?=\[|[A-Za-z0-9][\w.-]*:\d+:\d+ )"),  # srun --label
-    (r"[A-Z][a-z]", rf"(?P<time>{_MONTH} +(?P<day>\d+) {_CLOCK}) {_HOST} (?:[\w./@()-]+(?:\[(?P<pid>\d+)\])?: ?)?"),  # syslog
+    (
+        r"[A-Z][a-z]",
+        rf"(?P<time>{_MONTH} +(?P<day>\d+) {_CLOCK}) {_HOST} (?:{_TAG}(?:\[(?P<pid>\d+)\])?: ?)?",
+    ),  # syslog
     (r"[IWEF]\d", rf"[IWEF](?P<time>(?P<year>\d{{4}})?{_NUMBERS} {_CLOCK}) +(?P<pid>\d+) [\w./-]+:\d+\] ?"),  # glog
     (r"[A-Z][A-Z]", rf"{_LEVEL} +(?P<time>(?P<monthday>\d\d-\d\d) {_CLOCK}) (?:\[[^\]]*\] ?|\S+\] ?)?"),  # vLLM
     (r"[A-Z][A-Z]", rf"{_LEVEL}:[\w.]+: ?"),  # python logging, unconfigured
@@ -77,9 +81,11 @@ def _candidates(start: str) -> tuple[re.Pattern[str], ...]:
     return tuple(layer for first, layer in _PATTERNS if first.match(start))
 
 
-_SYSLOG_TAIL = re.compile(rf"{_HOST} (?:kernel|[\w./@()-]+\[(?P<pid>\d+)\]): ?")
+_LIBMLX = re.compile(rf"mlx[45]: {_HOST}: got completion")  # part of the message, so not a layer
+_SYSLOG_TAIL = re.compile(rf"{_HOST} (?:kernel|{_TAG}\[(?P<pid>\d+)\]): ?")
 
 
+@functools.lru_cache(maxsize=256)
 def split_prefix(line: str) -> Prefix:
     """Peel off every layer before the message."""
     found = Prefix(line.strip())
@@ -98,7 +104,10 @@ def strip_prefix(line: str) -> str:
 
 def host_of(line: str) -> str | None:
     """Return the host (or pod, or compose service) that a line names as where it was printed."""
-    return split_prefix(line).host
+    found = split_prefix(line)
+    if found.host is None and (match := _LIBMLX.match(found.rest)):
+        return match["host"]
+    return found.host
 
 
 def parse_time(line: str) -> tuple[float | None, str | None]:
@@ -163,7 +172,7 @@ def _calendar(groups: dict[str, str | None], clock: str) -> tuple[float, str] | 
 
 @functools.lru_cache(maxsize=64)
 def _midnight(year: int, month: int, day: int) -> float | None:
-    if not (1970 <= year and 1 <= month <= 12 and 1 <= day <= 31):
+    if not (year >= 1970 and 1 <= month <= 12 and 1 <= day <= 31):
         return None
     return float(calendar.timegm((year, month, day, 0, 0, 0)))
 
@@ -205,8 +214,8 @@ def _peel_json(found: Prefix) -> Prefix | None:
 _PROMPTS = tuple(
     re.compile(source)
     for source in (
-        r"\s*(?:\([\w .-]+\) ?)?\[[\w.-]+@[\w.-]+[^\]]*\] ?[#$%>] ?(?P<command>\S.*)",  # [root@node ~]# command
-        r"\s*(?:\([\w .-]+\) ?)?[\w.-]+@(?P<host>[\w.-]+)(?::[^#$%>]*)?[#$%>] ?(?P<command>\S.*)",  # root@node:~# command
+        r"\s*(?:\([\w .-]+\) ?)?\[[\w.-]+@[\w.-]+[^\]]*\] ?[#$%>] ?(?P<command>\S.*)",  # [root@node ~]#
+        r"\s*(?:\([\w .-]+\) ?)?[\w.-]+@(?P<host>[\w.-]+)(?::[^#$%>]*)?[#$%>] ?(?P<command>\S.*)",  # root@node:~#
         r"\s*(?:bash|sh)-[\d.]+[#$] ?(?P<command>\S.*)",
         r"\s*[A-Za-z][\w.-]*:[\w~/.-]* ?[#$%>] (?P<command>\S.*)",  # node:~ # command
         r"\s*\+{1,3} (?P<command>[\w./].*)",  # set -x
