@@ -1,0 +1,57 @@
+"""A live node made of a captured tree's text: what is not in it is not there."""
+
+from rdmadiag.errors import HostRefused, NotPresent
+from rdmadiag.host import CapturedHost, parse_tree
+
+
+class LiveTree(CapturedHost):
+    """A door for tests; `refused` paths may not be read, `texts` and `tables` are what run and objects answer."""
+
+    live = True
+    root = True
+
+    def __init__(self, text="", *, refused=(), texts=None, tables=None, usable=None, files=None):
+        tree, _ = parse_tree(text)
+        super().__init__(tree, "node-a")
+        for path, content in (files or {}).items():
+            tree.entries[path] = content
+            tree._add(path)
+        self.refused, self.texts, self.tables, self.may_use = set(refused), texts or {}, tables or {}, usable or {}
+
+    def _missing(self, path):
+        return NotPresent(f"{path}: not there")
+
+    def _resolve(self, path, depth=0):
+        if path in self.refused:
+            raise HostRefused(path, "not permitted (EACCES)", "run as root")
+        return super()._resolve(path, depth)
+
+    def usable(self, path):
+        return self.may_use.get(path)
+
+    def run(self, command):
+        if command not in self.texts:
+            raise NotPresent(f"{command}: not a command of this door")
+        return self.texts[command]
+
+    def objects(self, command):
+        if command not in self.tables:
+            raise NotPresent(f"{command}: this kernel has no such netlink family")
+        return self.tables[command]
+
+
+def rows(found, table):
+    """Return the values of a table's rows."""
+    return [row.values for row in found if type(row).__name__ == "Row" and row.table == table]
+
+
+def gaps(found):
+    """Return the gaps."""
+    return [gap for gap in found if type(gap).__name__ == "Gap"]
+
+
+def lines(text):
+    """Return a text as the lines of one section."""
+    from rdmadiag.evidence.row import Line
+
+    return [Line(number, line) for number, line in enumerate(text.splitlines(), 1)]
