@@ -1,0 +1,441 @@
+"""Network devices, their addresses and routes: /sys/class/net, rtnetlink, and the texts of ip, ifconfig and ethtool."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from rdmadiag.errors import HostRefused, NotGiven, NotPresent
+from rdmadiag.evidence.log_line import prompt_command
+from rdmadiag.evidence.row import Gap, Json, Line, Row, Text
+from rdmadiag.host import Host
+
+TABLES = ("netdev", "addr", "route")
+ROOT = "/sys/class/net"
+Values = dict[str, Any]
+
+_BDF = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
+_ADDRESS = r"[0-9a-fA-F:.]{2,45}"
+
+
+def read(host: Host) -> Iterable[Row | Gap]:
+    """Read sysfs for what the hardware says, then netlink for kinds, masters, addresses and routes."""
+    yield from _sysfs(host)
+    yield from _netlink(host, "ip addr", ("addr",), parse_links_json)
+    yield from _netlink(host, "ip route", ("route",), parse_routes_json)
+
+
+def _sysfs(host: Host) -> Iterator[Row | Gap]:
+    try:
+        names = host.ls(ROOT)
+    except NotPresent:
+        return
+    except HostRefused as error:
+        yield _gap(("netdev",), error, ROOT)
+        return
+    for name in names:
+        if name != "bonding_masters":
+            yield Row("netdev", {"netdev": name, **_netdev(host, f"{ROOT}/{name}")}, f"{ROOT}/{name}")
+
+
+def _netlink(host: Host, command: str, tables: tuple[str, ...], parse: Any) -> Iterator[Row | Gap]:
+    try:
+        objects = host.objects(command)
+    except NotPresent:
+        return
+    except HostRefused as error:
+        yield _gap(tables, error, command)
+        return
+    for row in parse(objects):
+        yield row._replace(at=f"netlink: {command}")
+
+
+def _gap(tables: tuple[str, ...], error: HostRefused, subject: str) -> Gap:
+    kind = "not_given" if isinstance(error, NotGiven) else "unreadable"
+    return Gap(tables, error.reason, kind, error.how, subject)
+
+
+# --- /sys/class/net ---
+
+
+def _netdev(host: Host, path: str) -> Values:
+    flags = _text(host, f"{path}/flags")
+    admin_up = int(flags, 16) & 1 if re.fullmatch(r"0x[0-9a-f]{1,8}", flags) else None
+    values = {
+        "ifindex": _number(host, f"{path}/ifindex"),
+        "mtu_bytes": _number(host, f"{path}/mtu"),
+        "operstate": _text(host, f"{path}/operstate") or None,
+        "admin_up": admin_up,
+        "carrier": _number(host, f"{path}/carrier") if admin_up else None,
+        "address": _text(host, f"{path}/address") or None,
+        "carrier_changes": _number(host, f"{path}/carrier_changes"),
+        "master": _name(host, f"{path}/master"),
+        **_hardware(host, path),
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _hardware(host: Host, path: str) -> Values:
+    # `device` is there for hardware only; virtio, USB and the like have another bus between it and PCI.
+    device = _link(host, f"{path}/device")
+    bus = re.search(r"^DEVTYPE=(\S+)", _text(host, f"{path}/uevent"), re.M)
+    if device is None:
+        return {"kind": bus[1], "speed_mbps": _speed(host, path)} if bus else {}
+    numa_node = _number(host, f"{path}/device/numa_node")
+    return {
+        "driver": _name(host, f"{path}/device/driver"),
+        "bdf": next((part for part in reversed(device.split("/")) if _BDF.match(part)), None),
+        "numa_node": numa_node if numa_node is not None and numa_node >= 0 else None,
+        "speed_mbps": _speed(host, path),
+        "kind": bus[1] if bus else "",
+    }
+
+
+def _speed(host: Host, path: str) -> int | None:
+    speed = _number(host, f"{path}/speed")  # EINVAL when down, -1 when unknown
+    return speed if speed is not None and 0 < speed < 0x7FFFFFFF else None
+
+
+def _text(host: Host, path: str) -> str:
+    try:
+        return host.read(path).strip()
+    except (NotPresent, HostRefused):
+        return ""
+
+
+def _number(host: Host, path: str) -> int | None:
+    return _integer(_text(host, path))
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, str):
+        return int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else None
+    return value if isinstance(value, int) and abs(value) < 1 << 63 else None
+
+
+def _link(host: Host, path: str) -> str | None:
+    try:
+        return host.link(path)
+    except (NotPresent, HostRefused):
+        return None
+
+
+def _name(host: Host, path: str) -> str | None:
+    target = _link(host, path)
+    return target.rpartition("/")[2] if target else None
+
+
+# --- ip -j ---
+
+
+def parse_links_json(objects: Sequence[dict[str, Any]]) -> Iterator[Row]:
+    """Parse `ip -j addr` and `ip -j link`: a row of netdev for each link, of addr for each address."""
+    for link in objects:
+        name = link.get("ifname")
+        if isinstance(name, str):
+            yield Row("netdev", _known(_link_values(name, link)), 1)
+            for address in _dicts(link.get("addr_info")):
+                if isinstance(address.get("local"), str):
+                    yield Row("addr", _known(_address_values(name, address)), 1)
+
+
+def _link_values(name: str, link: Values) -> Values:
+    flags = link.get("flags") if isinstance(link.get("flags"), list) else None
+    information = link.get("linkinfo")
+    kind = information.get("info_kind") if isinstance(information, dict) else None
+    return {
+        "netdev": name,
+        "ifindex": _integer(link.get("ifindex")),
+        "mtu_bytes": _integer(link.get("mtu")),
+        "operstate": _lower(link.get("operstate")),
+        "address": _string(link.get("address")),
+        "master": _string(link.get("master")),
+        "kind": _string(kind) or ("" if "promiscuity" in link else None),  # with -d a plain device has no linkinfo
+        **_flag_values(flags),
+    }
+
+
+def _flag_values(flags: Iterable[object] | None) -> Values:
+    if flags is None:
+        return {}
+    words = {word for word in flags if isinstance(word, str)}
+    admin_up = int("UP" in words)
+    return {"admin_up": admin_up, "carrier": int("LOWER_UP" in words) if admin_up else None}
+
+
+def _address_values(name: str, address: Values) -> Values:
+    return {
+        "netdev": name,
+        "family": _string(address.get("family")),
+        "address": address["local"],
+        "prefix": _integer(address.get("prefixlen")),
+        "scope": _string(address.get("scope")),
+    }
+
+
+def parse_routes_json(objects: Sequence[dict[str, Any]]) -> Iterator[Row]:
+    """Parse `ip -j route`: a row for each next hop; the table `local` says no more than the addresses do."""
+    for route in objects:
+        if isinstance(route.get("dst"), str) and route.get("table") != "local":
+            for hop in _dicts(route.get("nexthops")) or [route]:
+                yield Row("route", _known(_route_values(route, hop)), 1)
+
+
+def _route_values(route: Values, hop: Values) -> Values:
+    via = hop.get("via")
+    return {
+        "dst": route["dst"],
+        "gateway": _string(hop.get("gateway")) or (_string(via.get("host")) if isinstance(via, dict) else None),
+        "netdev": _string(hop.get("dev")) or _string(route.get("dev")),
+        "src": _string(route.get("prefsrc")),
+        "metric": _integer(route.get("metric")),
+        "table": str(route.get("table", "main")),
+        "type": _string(route.get("type")) or "unicast",
+    }
+
+
+def _known(values: Values) -> Values:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _dicts(value: object) -> list[Values]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _lower(value: object) -> str | None:
+    return value.lower() if isinstance(value, str) else None
+
+
+# --- ip addr, ip link, ip route ---
+
+_HEAD = re.compile(r"(?P<index>\d{1,9}): (?P<name>[^:@\s]+)(?:@\S+)?: <(?P<flags>[A-Z0-9_,-]*)>(?P<rest>.*)")
+_SHORT = re.compile(r"(?P<name>[\w.-]+)(?:@\S+)? +(?P<state>UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)\b(?P<rest>.*)")
+_ONE = re.compile(r"\d{1,9}: (?P<name>[^:@\s]+) +inet")
+_INET = re.compile(rf"(?P<family>inet6?) (?P<address>{_ADDRESS})(?: peer {_ADDRESS})?(?:/(?P<prefix>\d{{1,3}}))?\b")
+_PLAIN = re.compile(r" promiscuity \d+ .*numtxqueues ")  # with -d, a kind breaks this line
+_SHORT_INET = re.compile(rf" (?P<address>{_ADDRESS})/(?P<prefix>\d{{1,3}})\b")
+_KINDS = (
+    *("vlan", "bond", "bridge", "veth", "macvlan", "ipvlan", "macvtap", "vxlan", "vrf", "tun", "dummy", "team"),
+    *("ipoib", "gre", "gretap", "ip6gre", "geneve", "wireguard", "vti", "ipip", "sit", "ifb", "netkit", "rmnet"),
+)
+
+
+def parse_ip(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `ip addr` and `ip link`, with -d, -o and -br too."""
+    name = ""
+    for number, text in lines:
+        if match := _HEAD.match(text) or _SHORT.match(text):
+            name = match["name"]
+            yield Row("netdev", _known(_ip_head(match)), number)
+            yield from _short_addresses(match, number)
+        else:
+            one = _ONE.match(text)
+            name = one["name"] if one else name
+            yield from (
+                Row(table, _known({"netdev": name, **values}), number) for table, values in _ip_line(text) if name
+            )
+
+
+def _ip_head(match: re.Match[str]) -> Values:
+    groups, rest = match.groupdict(), match["rest"]
+    flags = groups.get("flags") or _group(r"<([A-Z0-9_,-]+)>", rest)
+    state = groups.get("state") or _group(r" state (\w+)", rest)
+    return {
+        "netdev": match["name"],
+        "ifindex": _integer(groups.get("index")),
+        "mtu_bytes": _integer(_group(r" mtu (\d+)", rest)),
+        "operstate": _lower(state),
+        "master": _group(r" master (\S+)", rest),
+        "address": _group(r"link/\S+ ([0-9a-f:]{11,59})", rest),
+        **_flag_values(flags.split(",") if flags is not None else None),
+    }
+
+
+def _short_addresses(match: re.Match[str], number: int) -> Iterator[Row]:
+    if "state" not in match.groupdict():
+        return
+    for found in _SHORT_INET.finditer(match["rest"]):
+        family = "inet6" if ":" in found["address"] else "inet"
+        values = {
+            "netdev": match["name"],
+            "family": family,
+            "address": found["address"],
+            "prefix": int(found["prefix"]),
+        }
+        yield Row("addr", values, number)
+
+
+def _ip_line(text: str) -> Iterator[tuple[str, Values]]:
+    if match := _INET.search(text):
+        scope = _group(r" scope (\w+)", text)
+        yield "addr", {**match.groupdict(), "prefix": _integer(match["prefix"]), "scope": scope}
+    elif address := _group(r"^\s+link/\S+ ([0-9a-f:]{11,59})", text):
+        yield "netdev", {"address": address, "kind": "" if _PLAIN.search(text) else None}
+    elif (kind := _group(r"^\s{4,}([a-z0-9]+) ", text)) in _KINDS:
+        yield "netdev", {"kind": kind}
+
+
+def _group(pattern: str, text: str) -> str | None:
+    match = re.search(pattern, text)
+    return match[1] if match else None
+
+
+_TYPES = ("unicast", "local", "broadcast", "multicast", "anycast", "blackhole", "unreachable", "prohibit", "throw")
+_ROUTE = re.compile(
+    rf"\s*(?:(?P<type>{'|'.join(_TYPES)}) )?(?P<dst>default|{_ADDRESS}(?:/\d{{1,3}})?)(?P<rest>(?: \S+)+| ?)$"
+)
+_HOP = re.compile(r"\s+nexthop (?P<rest>.*)")
+_ROUTE_WORDS = {"via": "gateway", "dev": "netdev", "src": "src", "metric": "metric", "table": "table"}
+
+
+def parse_route(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `ip route` (show and get), with next hops on lines of their own."""
+    table: str | None = None
+    route: Values = {}
+    for number, text in lines:
+        if command := prompt_command(text):
+            table = _group(r" table (\w+)", command) or "main"
+        elif (match := _ROUTE.match(text.rstrip())) and ("dev " in text or match["type"] or " proto " in text):
+            route = {"dst": match["dst"], "type": match["type"] or "unicast", "table": table, **_words(match["rest"])}
+            if "netdev" in route or match["type"]:
+                yield Row("route", _known(route), number)
+        elif (hop := _HOP.match(text)) and route:
+            yield Row("route", _known({**route, **_words(hop["rest"])}), number)
+
+
+def _words(text: str) -> Values:
+    words = text.split()
+    pairs = {_ROUTE_WORDS[word]: value for word, value in pairwise(words) if word in _ROUTE_WORDS}
+    if "metric" in pairs:
+        return {**pairs, "metric": _integer(pairs["metric"])}
+    return dict(pairs)
+
+
+# --- ifconfig ---
+
+_IFCONFIG = re.compile(
+    r"(?P<name>[A-Za-z][\w.-]*)(?:: flags=\d+<(?P<flags>[A-Z0-9_,]*)>  mtu (?P<mtu>\d{1,9})|\s+Link encap:)"
+)
+_IFCONFIG_INET = re.compile(r"\s+inet (?:addr:)?(?P<address>[\d.]+) .*?(?:netmask |Mask:)(?P<mask>[\d.]+)")
+_IFCONFIG_INET6 = re.compile(rf"\s+inet6 (?:addr: )?(?P<address>{_ADDRESS})(?:/|  prefixlen )(?P<prefix>\d{{1,3}})")
+_IFCONFIG_SCOPE = re.compile(r"<(link|global|host|site)>|Scope:(Link|Global|Host|Site)")
+_IFCONFIG_ADDRESS = re.compile(r"\s+(?:ether|infiniband) ([0-9A-Fa-f:]{17,59})|.*HWaddr ([0-9A-Fa-f:]{17,59})")
+_IFCONFIG_OLD = re.compile(r"\s+(?P<flags>(?:[A-Z]+ )+) MTU:(?P<mtu>\d{1,9})")
+
+
+def parse_ifconfig(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `ifconfig`, the form of net-tools 2 and the old one."""
+    name = ""
+    for number, text in lines:
+        if head := _IFCONFIG.match(text):
+            name = head["name"]
+            yield Row("netdev", _known({"netdev": name, **_ifconfig_head(text, head["flags"], head["mtu"])}), number)
+        elif name and (old := _IFCONFIG_OLD.match(text)):
+            yield Row("netdev", _known({"netdev": name, **_ifconfig_head("", old["flags"], old["mtu"])}), number)
+        elif name and (address := _ifconfig_address(text)):
+            yield Row("addr", _known({"netdev": name, **address}), number)
+        elif name and (match := _IFCONFIG_ADDRESS.match(text)):
+            yield Row("netdev", {"netdev": name, "address": (match[1] or match[2]).lower()}, number)
+
+
+def _ifconfig_head(text: str, flags: str | None, mtu: str | None) -> Values:
+    address = _IFCONFIG_ADDRESS.match(text)
+    words = re.split(r"[ ,]", flags) if flags is not None else []
+    admin_up = int("UP" in words) if words else None
+    carrier = int("RUNNING" in words) if admin_up else None
+    hardware = (address[1] or address[2]).lower() if address else None
+    return {"mtu_bytes": _integer(mtu), "admin_up": admin_up, "carrier": carrier, "address": hardware}
+
+
+def _ifconfig_address(text: str) -> Values | None:
+    scope = _IFCONFIG_SCOPE.search(text)
+    if match := _IFCONFIG_INET.match(text):
+        return {"family": "inet", "address": match["address"], "prefix": _mask_bits(match["mask"])}
+    if match := _IFCONFIG_INET6.match(text):
+        word = (scope[1] or scope[2]).lower() if scope else None
+        return {"family": "inet6", "address": match["address"], "prefix": int(match["prefix"]), "scope": word}
+    return None
+
+
+def _mask_bits(mask: str) -> int | None:
+    try:
+        return ipaddress.ip_network(f"0.0.0.0/{mask}").prefixlen
+    except ValueError:
+        return None
+
+
+# --- ethtool ---
+
+_SETTINGS = re.compile(r"Settings for (\S+):")
+_SPEED = re.compile(r"\s+Speed: (\d{1,9})Mb/s")
+_DETECTED = re.compile(r"\s+Link detected: (yes|no)\b")
+
+
+def parse_ethtool(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `ethtool NETDEV`: speed and carrier."""
+    name = ""
+    for number, text in lines:
+        if match := _SETTINGS.match(text):
+            name = match[1]
+        elif name and (match := _SPEED.match(text)):
+            yield Row("netdev", {"netdev": name, "speed_mbps": int(match[1])}, number)
+        elif name and (match := _DETECTED.match(text)):
+            yield Row("netdev", {"netdev": name, "carrier": int(match[1] == "yes")}, number)
+
+
+def parse_ethtool_driver(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `ethtool -i NETDEV`, which names its netdev in the prompt line only."""
+    name: str | None = None
+    values: Values = {}
+    for number, text in lines:
+        if command := prompt_command(text):
+            name, values = _group(r"ethtool (?:-i|--driver) (\S+)", command), {}
+        elif match := re.match(r"\s*(driver|bus-info): (\S+)", text):
+            values[{"driver": "driver", "bus-info": "bdf"}[match[1]]] = match[2]
+        if set(values) == {"driver", "bdf"}:
+            known = values if _BDF.match(values["bdf"]) else {"driver": values["driver"]}
+            yield Row("netdev", _known({"netdev": name, **known}), number)
+            name, values = None, {}
+
+
+TEXTS = (
+    Text(
+        "ip addr",
+        (
+            r"^\d+: [^:\s]+: <[A-Z0-9_,-]*> mtu \d+",
+            r"^\d+: \S+ +inet6? [0-9a-f:.]+/\d+ ",
+            r"^[\w.@-]+ +(UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT) +([0-9a-f]{2}:|[0-9a-f.:]+/\d+ )",
+            r"^\s+inet6? [0-9a-f:.]+/\d+ .*scope (global|link|host)",
+        ),
+        parse_ip,
+        ("ip",),
+    ),
+    Text(
+        "ip route",
+        (
+            r"^default (via [0-9a-f.:]+ )?dev \S+",
+            r"^(blackhole|unreachable|prohibit) [0-9a-f.:]+/\d+",
+            r"^[0-9a-f.:]+(/\d+)? (via [0-9a-f.:]+ )?dev \S+ .*(proto|scope|src|metric|uid) ",
+            r"^\s+nexthop via [0-9a-f.:]+ dev ",
+        ),
+        parse_route,
+        ("ip",),
+    ),
+    Text("ifconfig", (r"^\S+: flags=\d+<[A-Z0-9_,]*>  mtu \d+", r"^\S+ +Link encap:"), parse_ifconfig, ("ifconfig",)),
+    Text("ethtool", (r"^Settings for \S+:",), parse_ethtool, ("ethtool",)),
+    Text("ethtool -i", (r"^expansion-rom-version:", r"^bus-info: "), parse_ethtool_driver, ("ethtool",)),
+    Json("ip -j addr", (("ifname", "flags", "mtu"), ("ifname", "addr_info")), parse_links_json, ("ip",)),
+    Json(
+        "ip -j route",
+        (("dst", "dev", "flags"), ("dst", "nexthops"), ("dst", "gateway", "dev")),
+        parse_routes_json,
+        ("ip",),
+    ),
+)
