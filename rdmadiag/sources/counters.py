@@ -1,0 +1,310 @@
+"""Counters of RDMA ports and devices: sysfs (two samples), `rdma statistic`, `ethtool -S`, `perfquery`, file dumps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+from rdmadiag.errors import HostRefused, NotPresent
+from rdmadiag.evidence.row import Gap, Json, Line, Row, Text
+from rdmadiag.host import Host
+from rdmadiag.sources.devices import CLASS, is_restricted, whole
+
+TABLES = ("counter",)
+SAMPLED = True
+
+_NOT_COUNTERS = {"lifespan"}  # hw_counters/lifespan: how long the kernel keeps a value [ms]
+_HOW = "read them from the host that owns this function"
+
+
+# --- reading a node ---
+
+
+def read(host: Host, skip: frozenset[str] = frozenset()) -> Iterator[Row | Gap]:
+    """Read every counter once. Devices in `skip` are left alone: the subjects of the gaps of kind `restricted`.
+
+    A restricted function answers EINVAL or EIO, and each such read may write a line to the kernel log: it is left at
+    the first one.
+    """
+    for device in host.ls(CLASS):
+        if device in skip:
+            continue
+        try:
+            for folder, port, kind in _folders(host, device):
+                yield from _read_folder(host, device, folder, port, kind)
+        except HostRefused as error:
+            restricted = is_restricted(error)
+            reason = f"{error}; its counters are not read again" if restricted else str(error)
+            how = _HOW if restricted else error.how
+            yield Gap(("counter",), reason, "restricted" if restricted else "unreadable", how, device)
+
+
+def _folders(host: Host, device: str) -> Iterator[tuple[str, int | None, str]]:
+    # hw_counters first: they come from the function itself, counters/ from the port that it may not look at.
+    base = f"{CLASS}/{device}"
+    yield f"{base}/hw_counters", None, "hw_counters"
+    ports = [name for name in _names(host, f"{base}/ports") if name.isascii() and name.isdigit()]
+    for kind in ("hw_counters", "counters"):
+        for port in ports:
+            yield f"{base}/ports/{port}/{kind}", int(port), kind
+
+
+def _names(host: Host, folder: str) -> list[str]:
+    try:
+        return host.ls(folder)
+    except NotPresent:  # bnxt_re has no counters/, siw no hw_counters/
+        return []
+
+
+def _read_folder(host: Host, device: str, folder: str, port: int | None, kind: str) -> Iterator[Row]:
+    for name in _names(host, folder):
+        if name in _NOT_COUNTERS:
+            continue
+        path = f"{folder}/{name}"
+        try:
+            text = host.read(path)
+        except NotPresent:
+            continue
+        yield Row("counter", _values(device, port, kind, name, text), path)
+
+
+def _values(device: str | None, port: int | None, kind: str, name: str, text: Any) -> dict[str, Any]:
+    # "N/A (no PMA)": a VF or an iWARP device, whose port has no such counter to read.
+    value = whole(text)
+    row: dict[str, Any] = {"device": device, "port": port, "kind": kind, "counter": name, "value": value}
+    if value is None:
+        row["state"] = "unreadable"
+    return row
+
+
+def _once(row: dict[str, Any]) -> dict[str, Any]:
+    row.setdefault("state", "one sample")
+    return row
+
+
+# --- rdma statistic ---
+
+_LINK = re.compile(r"link ([^\s/]+)/([0-9]+)\s*(.*)")
+_PAIR = re.compile(r"([A-Za-z][A-Za-z0-9_]*) ([0-9]+)(?: |$)")
+_OBJECT_KEYS = {"ifindex", "ifname", "port", "cntn", "qp-type", "pid", "comm", "lqpn"}
+
+
+def parse_statistic(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `rdma statistic show`: counters behind `link D/P`, or one a line below it (iproute2 5.1 and later).
+
+    Counters of single QPs (`rdma statistic qp show`, with `cntn`) are passed over: they are a part of a port's.
+    """
+    link: tuple[str, int] | None = None
+    for line in lines:
+        text = line.text.strip().rstrip("\\")
+        if match := _LINK.match(text):
+            text = match[3]
+            other = re.match(r"(cntn|lqpn|cm-idn|state|subnet_prefix|mode) ", text)
+            link = None if other else (match[1], int(match[2]))
+        elif not line.text[:1].isspace():
+            link = None
+        if link is None:
+            continue
+        pairs = _PAIR.findall(text)
+        if " ".join(f"{name} {value}" for name, value in pairs) != " ".join(text.split()):
+            continue
+        for name, value in pairs:
+            yield Row("counter", _once(_values(*link, "hw_counters", name, value)), line.number)
+
+
+def parse_statistic_objects(objects: list[dict[str, Any]]) -> Iterator[Row]:
+    """Parse `rdma -j statistic show`: one object a port, its counters as keys."""
+    for entry in objects:
+        device, port = entry.get("ifname"), whole(entry.get("port"))
+        if not isinstance(device, str) or "cntn" in entry:
+            continue
+        for name, value in entry.items():
+            if name not in _OBJECT_KEYS and isinstance(value, int) and not isinstance(value, bool):
+                yield Row("counter", _once(_values(device, port, "hw_counters", name, value)), 1)
+
+
+# --- dumps of the files ---
+
+_FILE = re.compile(
+    r"(?:^|.*/)(?:([^/\s:]+)/)?(?:ports/([0-9]{1,4})/)?(hw_counters|counters)/([A-Za-z0-9_]+)(?::|\s+)\s*(\S.*)"
+)
+_BELOW = re.compile(r"infiniband/([^/\s]+)(?:/ports/([0-9]+))?")
+_SHOW = re.compile(r"show_counters\s+([^\s/]+)\s*$")
+_SHOW_HEAD = re.compile(r"Port ([0-9]+) (hw|cm) counters:\s*$")
+_SHOW_LINE = re.compile(r"([A-Za-z0-9_]+): ([0-9]+)\s*$")
+
+
+def parse_files(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `grep -r . .../hw_counters` (path:value) and show_counters of mlnx-tools (`Port 1 hw counters:`)."""
+    device: str | None = None
+    port: int | None = None
+    listed: int | None = None
+    for line in lines:
+        text = line.text.strip()
+        if match := _FILE.match(text):
+            if match[4] in _NOT_COUNTERS:
+                continue
+            place = _BELOW.search(text)
+            here = place[1] if place else (match[1] if match[2] else device)
+            there = whole(match[2]) if match[2] else port
+            if match[1] and match[1].isdigit() and not match[2]:  # a path that begins at the port: 1/hw_counters/...
+                there = whole(match[1])
+            values = _values(here, there, match[3], match[4], match[5])
+            if values["value"] is not None or match[5].startswith(("N/A", "grep:")):
+                yield Row("counter", _once(values), line.number)
+        elif match := _SHOW_HEAD.match(text):
+            listed = int(match[1]) if match[2] == "hw" else None
+        elif listed is not None and (match := _SHOW_LINE.match(text)):
+            if match[1] not in _NOT_COUNTERS:
+                yield Row("counter", _once(_values(device, listed, "hw_counters", match[1], match[2])), line.number)
+        else:
+            listed = None
+            if match := _SHOW.search(text):
+                device, port = match[1], None
+            elif match := _BELOW.search(text):  # the command line: cd /sys/class/infiniband/mlx5_0/ports/1
+                device, port = match[1], whole(match[2])
+
+
+# --- perfquery ---
+
+# Names of libibmad (and of its releases before 2010) to the files of counters/.
+_PERFQUERY = {
+    "SymbolErrorCounter": "symbol_error",
+    "SymbolErrors": "symbol_error",
+    "LinkErrorRecoveryCounter": "link_error_recovery",
+    "LinkRecovers": "link_error_recovery",
+    "LinkDownedCounter": "link_downed",
+    "LinkDowned": "link_downed",
+    "PortRcvErrors": "port_rcv_errors",
+    "RcvErrors": "port_rcv_errors",
+    "PortRcvRemotePhysicalErrors": "port_rcv_remote_physical_errors",
+    "RcvRemotePhysErrors": "port_rcv_remote_physical_errors",
+    "PortRcvSwitchRelayErrors": "port_rcv_switch_relay_errors",
+    "RcvSwRelayErrors": "port_rcv_switch_relay_errors",
+    "PortXmitDiscards": "port_xmit_discards",
+    "XmtDiscards": "port_xmit_discards",
+    "PortXmitConstraintErrors": "port_xmit_constraint_errors",
+    "XmtConstraintErrors": "port_xmit_constraint_errors",
+    "PortRcvConstraintErrors": "port_rcv_constraint_errors",
+    "RcvConstraintErrors": "port_rcv_constraint_errors",
+    "LocalLinkIntegrityErrors": "local_link_integrity_errors",
+    "LinkIntegrityErrors": "local_link_integrity_errors",
+    "ExcessiveBufferOverrunErrors": "excessive_buffer_overrun_errors",
+    "ExcBufOverrunErrors": "excessive_buffer_overrun_errors",
+    "VL15Dropped": "VL15_dropped",
+    "PortXmitData": "port_xmit_data",
+    "XmtData": "port_xmit_data",
+    "PortRcvData": "port_rcv_data",
+    "RcvData": "port_rcv_data",
+    "PortXmitPkts": "port_xmit_packets",
+    "XmtPkts": "port_xmit_packets",
+    "PortRcvPkts": "port_rcv_packets",
+    "RcvPkts": "port_rcv_packets",
+    "PortXmitWait": "port_xmit_wait",
+    "XmtWait": "port_xmit_wait",
+    "PortUnicastXmitPkts": "unicast_xmit_packets",
+    "PortUnicastRcvPkts": "unicast_rcv_packets",
+    "PortMulticastXmitPkts": "multicast_xmit_packets",
+    "PortMulticastRcvPkts": "multicast_rcv_packets",
+}
+_PERFQUERY_HEAD = re.compile(r"# Port (?:extended )?counters: .*\bport ([0-9]+)")
+_PERFQUERY_LINE = re.compile(r"([A-Za-z0-9]+):\.*([0-9]+)\s*$")
+_PERFQUERY_COMMAND = re.compile(r"\bperfquery\b(?:\s+-[A-Za-z]*x[A-Za-z]*)?\s+-C\s+(\S+)(?:\s+-P\s+[0-9]+)?\s*$")
+
+
+def parse_perfquery(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `perfquery`; the device is known only where the prompt line chose it (-C) and no LID of another port."""
+    device: str | None = None
+    port: int | None = None
+    for line in lines:
+        text = line.text.strip()
+        if match := _PERFQUERY_COMMAND.search(text):
+            device, port = match[1], None
+        elif match := _PERFQUERY_HEAD.match(text):
+            port = int(match[1])
+        elif (match := _PERFQUERY_LINE.match(text)) and match[1] in _PERFQUERY:
+            yield Row("counter", _once(_values(device, port, "counters", _PERFQUERY[match[1]], match[2])), line.number)
+
+
+# --- ethtool -S ---
+
+_ETHTOOL_COMMAND = re.compile(r"\bethtool\s+(?:-S|--statistics)\s+([^\s|;&]+)")
+_ETHTOOL_HEAD = re.compile(r"NIC statistics(?: for ([^\s:]+))?:\s*$")
+_ETHTOOL_NAME = re.compile(r"(rx|tx)_(prio[0-9]_|global_pause|discards_phy|pause_ctrl_phy|symbol_err_phy|vport_rdma_)")
+
+
+def parse_ethtool(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `ethtool -S NETDEV`; the netdev is known only where the prompt or `NIC statistics for N:` names it."""
+    netdev: str | None = None
+    inside = False
+    for line in lines:
+        if match := _ETHTOOL_COMMAND.search(line.text):
+            netdev, inside = match[1], False
+            continue
+        text = line.text.strip()
+        if match := _ETHTOOL_HEAD.match(text):
+            netdev, inside = match[1] or netdev, True
+            continue
+        name, _, value = text.rpartition(": ")
+        if name and value.isascii() and value.isdigit() and (inside or _ETHTOOL_NAME.match(name)):
+            row = {"netdev": netdev, "kind": "ethtool", "counter": name.strip(), "value": whole(value)}
+            yield Row("counter", _once(row), line.number)
+        elif text:
+            inside = False
+
+
+_FIRST_COUNTERS = (  # a counter that each driver has
+    "rx_write_requests",
+    "vport_rx_write_requests",
+    "sent_pkts",
+    "active_qps",
+    "active_qp",
+    "ip4InOctets",
+    "RxUDP",
+    "tx_bytes",
+    "tx_pkts",
+    "rx_rc_pkt",
+    "out_of_buffer",
+    "duplicate_request",
+)
+
+_Parser = Callable[[Sequence[Line]], Iterable[Row]]
+TEXTS: tuple[Text | Json, ...] = (
+    Text(
+        "rdma statistic",
+        (r"^link [^ /]+/[0-9]+( +[A-Za-z0-9_]+ [0-9]+){4}", r"^link [^ /]+/[0-9]+ *$"),
+        parse_statistic,
+    ),
+    Json("rdma statistic", tuple(("ifname", "port", name) for name in _FIRST_COUNTERS), parse_statistic_objects),
+    Text(
+        "grep hw_counters",
+        (
+            r"ports/[0-9]+/(hw_)?counters/[A-Za-z0-9_]+:",
+            r"^(\./)?(hw_)?counters/[A-Za-z0-9_]+:",
+            r"infiniband/[^/ ]+/hw_counters/[A-Za-z0-9_]+:",
+            r"^Port [0-9]+ hw counters:",
+        ),
+        parse_files,
+        commands=("show_counters",),
+    ),
+    Text(
+        "perfquery",
+        (
+            r"^# Port (extended )?counters: ",
+            r"^(Port)?(Xmi?t|Rcv)(Data|Pkts|Errors|Discards):\.+[0-9]",
+            r"^LinkDowned(Counter)?:\.+[0-9]",
+        ),
+        parse_perfquery,
+        commands=("perfquery",),
+    ),
+    Text(
+        "ethtool -S",
+        (
+            r"^NIC statistics( for [^ :]+)?:",
+            r"^ *(rx|tx)_prio[0-9]_(pause|discards|packets|pause_duration|buf_discard|cong_discard|marked): [0-9]",
+            r"^ *(rx|tx)_(discards_phy|pause_ctrl_phy|global_pause): [0-9]",
+        ),
+        parse_ethtool,
+    ),
+)
