@@ -172,9 +172,9 @@ CREATE TABLE mr (
   node TEXT,                 -- node
   device TEXT,               -- verbs device name
   mrn INTEGER,               -- number of the MR
-  rkey TEXT,                 -- rkey, hex; only with CAP_NET_ADMIN
-  lkey TEXT,                 -- lkey, hex; only with CAP_NET_ADMIN
-  iova TEXT,                 -- start address, hex
+  rkey TEXT,                 -- rkey, hex digits without 0x; only with CAP_NET_ADMIN
+  lkey TEXT,                 -- lkey, hex digits without 0x; only with CAP_NET_ADMIN
+  iova TEXT,                 -- start address, hex digits without 0x (iproute2 and the JSON keep the low 32 bits only)
   mrlen_bytes INTEGER,       -- length [bytes]
   pdn INTEGER,               -- protection domain
   pid INTEGER,               -- owner process id

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any
 
 from rdmadiag.errors import HostRefused, NotGiven, NotPresent
@@ -16,7 +17,7 @@ TABLES = ("qp", "mr", "cq", "resource")
 
 Object = dict[str, Any]
 
-# Columns of each table, each with the key of the tool's JSON; `text` and `hex` are strings, the rest are numbers.
+# Columns of each table, each with the key of the tool's JSON and what its values are.
 _COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "qp": (
         ("device", "ifname", "text"),
@@ -30,7 +31,7 @@ _COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("path_mig_state", "path-mig-state", "text"),
         ("pdn", "pdn", "number"),
         ("pid", "pid", "number"),
-        ("comm", "comm", "owner"),
+        ("comm", "comm", "text"),
     ),
     "mr": (
         ("device", "ifname", "text"),
@@ -41,7 +42,7 @@ _COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("mrlen_bytes", "mrlen", "number"),
         ("pdn", "pdn", "number"),
         ("pid", "pid", "number"),
-        ("comm", "comm", "owner"),
+        ("comm", "comm", "text"),
     ),
     "cq": (
         ("device", "ifname", "text"),
@@ -50,14 +51,11 @@ _COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("users", "users", "number"),
         ("poll_ctx", "poll-ctx", "text"),
         ("pid", "pid", "number"),
-        ("comm", "comm", "owner"),
+        ("comm", "comm", "text"),
     ),
 }
+_PID, _COMM = -2, -1
 _SUMMARY = ("pd", "cq", "qp", "cm_id", "mr", "ctx", "srq")
-_NUMBERS = {int, type(None)}
-_TEXTS = {str, type(None)}
-
-
 # --- reading a node ---
 
 
@@ -88,37 +86,56 @@ def read(host: Host) -> Iterator[Row | Rows | Gap]:
 
 
 def rows(table: str, objects: list[Object], at: str | int = 1) -> Rows:
-    """Turn the objects of `rdma -d -j res show qp`, `mr` or `cq` into rows; by the column, for there may be 100,000."""
-    getters = [entry.get for entry in objects]
-    columns: list[list[Any]] = []
-    for _, key, kind in _COLUMNS[table]:
-        values: list[Any] = [get(key) for get in getters]
-        if kind == "owner":
-            values = [
-                name if pid is not None or name is None else f"[{str(name).strip('[]')}]"
-                for name, pid in zip(values, columns[-1], strict=True)
-            ]
-        columns.append(_clean(values, kind))
-    return Rows(table, [name for name, _, _ in _COLUMNS[table]], list(zip(*columns, strict=True)), at)
+    """Turn objects of `rdma -d -j res show qp`, `mr` or `cq` into rows; quickly, for there may be 100,000."""
+    found = _tuples(table, objects)
+    if any(row[_PID] is None and row[_COMM] is not None for row in found):
+        found = [row if row[_PID] is not None else (*row[:_COMM], _kernel(row[_COMM])) for row in found]
+    return Rows(table, [name for name, _, _ in _COLUMNS[table]], found, at)
 
 
-def _clean(values: list[Any], kind: str) -> list[Any]:
-    # The common case is found by the set of types; what a tool never prints is made NULL, or fitted to the evidence.
-    if kind == "number":
-        fits = set(map(type, values)) <= _NUMBERS and max(map(abs, filter(None, values)), default=0) < LARGEST
-        return values if fits else [whole(value) for value in values]
-    if kind == "hex":
-        return [_hex(value) if value is not None else None for value in values]
-    if set(map(type, values)) <= _TEXTS:
-        return values
-    return [value if isinstance(value, str) else None for value in values]
+def _tuples(table: str, objects: list[Object]) -> list[tuple[Any, ...]]:
+    keys = [key for _, key, _ in _COLUMNS[table]]
+    wanted = itemgetter(*keys)
+    try:
+        found: list[tuple[Any, ...]] = list(map(wanted, objects))
+    except KeyError:  # a kernel owner, a QP of a kind that has no peer
+        empty = dict.fromkeys(keys)
+        found = [wanted({**empty, **entry}) for entry in objects]
+    return found
+
+
+def _kernel(comm: Any) -> str | None:
+    return f"[{comm.strip('[]')}]" if isinstance(comm, str) else None
 
 
 def _hex(value: Any) -> str | None:
-    # JSON has hex digits without 0x (iproute2 4.20 and later) or with it; never a prefix that a second one would hide.
+    # JSON has the digits only; text and old releases have 0x before them.
     if isinstance(value, str):
-        return value if value[:2] == "0x" else f"0x{value}"
-    return hex(value) if isinstance(value, int) else None
+        return value.removeprefix("0x")
+    return f"{value:x}" if isinstance(value, int) else None
+
+
+def _fit(block: Rows) -> Rows:
+    """Make NULL what the tool never prints: a JSON text may hold anything."""
+    columns = [
+        _fit_column(values, kind)
+        for values, (_, _, kind) in zip(zip(*block.tuples, strict=True), _COLUMNS[block.table], strict=False)
+    ]
+    return block._replace(tuples=list(zip(*columns, strict=True)))
+
+
+def _fit_column(values: Sequence[Any], kind: str) -> Sequence[Any]:
+    types = set(map(type, values))
+    if kind == "number":
+        if not types <= {int, type(None)}:
+            return [whole(value) for value in values]
+        numbers = values if types == {int} else [value for value in values if value]
+        if max(numbers, default=0) < LARGEST and min(numbers, default=0) > -LARGEST:
+            return values
+        return [whole(value) for value in values]
+    if kind == "hex":
+        return [_hex(value) for value in values]
+    return values if types <= {str, type(None)} else [value if isinstance(value, str) else None for value in values]
 
 
 def summary_rows(objects: list[Object], at: str | int = 1) -> Iterator[Row]:
@@ -132,7 +149,7 @@ def summary_rows(objects: list[Object], at: str | int = 1) -> Iterator[Row]:
 
 def _parse_objects(table: str) -> Callable[[list[Object]], Iterable[Row | Rows]]:
     def parse(objects: list[Object]) -> Iterable[Row | Rows]:
-        return [rows(table, [entry for entry in objects if "cntn" not in entry])]
+        return [_fit(rows(table, objects))]
 
     return parse
 
@@ -165,25 +182,25 @@ def parse_text(lines: Sequence[Line]) -> Iterator[Row]:
                 yield Row("resource", {"device": match[1], "name": name, "current": whole(count)}, line.number)
 
 
-def _parse_object(match: re.Match[str], number: int) -> Iterator[Row]:
+def _parse_object(match: re.Match[str], at: int) -> Iterator[Row]:
     # The owner's name comes last and may hold spaces.
-    words, _, comm = match[5].partition("comm ")
+    link, port, device, name, rest = match.groups()
+    words, _, comm = rest.partition("comm ")
     parts = words.split()
     found: Object = dict(zip(parts[::2], parts[1::2], strict=False))
     table = next((table for key, table in _TABLE_OF_KEY if key in found), None)
     if table is None or (table == "qp" and "type" not in found):  # a cm_id, a counter set
         return
-    found |= {"ifname": match[1] or match[3] or match[4], "port": match[2], "comm": comm.strip() or None}
+    found["ifname"], found["port"] = link or device or name, port
+    if comm := comm.strip():
+        found["comm"] = comm if "pid" in found else _kernel(comm)
     values: Object = {}
     for column, key, kind in _COLUMNS[table]:
-        text = found.get(key)
-        if text is not None:
-            value = whole(text) if kind == "number" else _hex(text) if kind == "hex" else text
-            if kind == "owner" and "pid" not in values:
-                value = f"[{text.strip('[]')}]"
+        if (text := found.get(key)) is not None:
+            value = text if kind == "text" else whole(text) if kind == "number" else _hex(text)
             if value is not None:
                 values[column] = value
-    yield Row(table, values, number)
+    yield Row(table, values, at)
 
 
 TEXTS: tuple[Text | Json, ...] = (
