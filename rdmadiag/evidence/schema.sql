@@ -267,10 +267,11 @@ CREATE TABLE pci (
   max_speed_gts REAL,        -- link speed the device can do [GT/s] (max_link_speed, LnkCap)
   current_width INTEGER,     -- lanes now [count]
   max_width INTEGER,         -- lanes the device can do [count]
+  downgraded INTEGER,        -- 1 where lspci says "(downgraded)" of speed or width, NULL where it does not (LnkSta)
   acs TEXT,                  -- ACS control flags that are on, as lspci names them, comma separated; '' all off (ACSCtl; config space, root)
   iommu_group INTEGER,       -- IOMMU group
-  iommu_type TEXT,           -- DMA, DMA-FQ, identity (iommu_group/type)
-  bar1_bytes INTEGER,        -- size of BAR 1, for GPUs [bytes] (resource)
+  iommu_type TEXT,           -- DMA, DMA-FQ, identity; '' where no IOMMU is in use (iommu_group/type)
+  bar1_bytes INTEGER,        -- size of the region by which peers reach GPU memory ("BAR1" of nvidia-smi), for GPUs [bytes] (resource)
   max_read_request_bytes INTEGER, -- MaxReadReq [bytes] (DevCtl)
   max_payload_bytes INTEGER, -- MaxPayload in use [bytes] (DevCtl)
   revision TEXT,             -- revision; ff when the function no longer answers
