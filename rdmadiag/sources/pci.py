@@ -1,0 +1,494 @@
+"""PCI functions that matter to RDMA and the bridges above them, from /sys/bus/pci/devices and lspci."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rdmadiag.errors import HostRefused, NotPresent
+from rdmadiag.evidence.log_line import prompt_command
+from rdmadiag.evidence.row import Gap, Line, Row, Text
+from rdmadiag.host import Host
+
+TABLES = ("pci",)
+ROOT = "/sys/bus/pci/devices"
+Values = dict[str, Any]
+
+MELLANOX, NVIDIA, AMD, INTEL = 0x15B3, 0x10DE, 0x1002, 0x8086
+HABANA, HUAWEI, CHELSIO, CORNELIS = 0x1DA3, 0x19E5, 0x1425, 0x434E
+
+# Adapter families that can do RDMA: first and last device id, name. Functions that only do Ethernet, storage or
+# management are left out, and so are virtual functions that get RDMA only from some firmware (bnxt, iavf, qede).
+FAMILIES: Mapping[int, tuple[tuple[int, int, str], ...]] = {
+    MELLANOX: (
+        (0x01F6, 0x0221, "ConnectX or BlueField in flash recovery mode"),
+        (0x1002, 0x1002, "ConnectX-2 virtual function"),
+        (0x1003, 0x1006, "ConnectX-3"),
+        (0x1007, 0x1010, "ConnectX-3 Pro"),
+        (0x1011, 0x1012, "Connect-IB"),
+        (0x1013, 0x1014, "ConnectX-4"),
+        (0x1015, 0x1016, "ConnectX-4 Lx"),
+        (0x1017, 0x1018, "ConnectX-5"),
+        (0x1019, 0x101A, "ConnectX-5 Ex"),
+        (0x101B, 0x101C, "ConnectX-6"),
+        (0x101D, 0x101D, "ConnectX-6 Dx"),
+        (0x101E, 0x101E, "ConnectX virtual function"),
+        (0x101F, 0x101F, "ConnectX-6 Lx"),
+        (0x1021, 0x1021, "ConnectX-7"),
+        (0x1023, 0x1023, "ConnectX-8"),
+        (0x1025, 0x1025, "ConnectX-9"),
+        (0x1027, 0x1027, "ConnectX-10"),
+        (0x2101, 0x2101, "ConnectX-10 NVLink-C2C"),
+        (0x6340, 0x6778, "ConnectX or ConnectX-2"),
+        (0xA2D2, 0xA2D3, "BlueField ConnectX-5"),
+        (0xA2D6, 0xA2D6, "BlueField-2 ConnectX-6 Dx"),
+        (0xA2DC, 0xA2DC, "BlueField-3 ConnectX-7"),
+        (0xA2DF, 0xA2DF, "BlueField-4 ConnectX-8"),
+    ),
+    0x14E4: (
+        (0x1605, 0x1606, "BCM5745x RDMA"),
+        (0x1614, 0x1614, "BCM57454"),
+        (0x16D6, 0x16D9, "BCM57412 to BCM57417"),
+        (0x16E2, 0x16E3, "BCM57416, BCM57417"),
+        (0x16EB, 0x16EB, "BCM57412 RDMA partition"),
+        (0x16ED, 0x16ED, "BCM57414 RDMA partition"),
+        (0x16EF, 0x16EF, "BCM57416 RDMA partition"),
+        (0x16F1, 0x16F1, "BCM57452"),
+        (0x1750, 0x1752, "BCM5750x"),
+        (0x1760, 0x1763, "BCM5760x"),
+        (0x1803, 0x1805, "BCM5750x RDMA partition"),
+        (0x1807, 0x1807, "BCM5750x RDMA virtual function"),
+        (0x1809, 0x1809, "BCM5750x RDMA virtual function"),
+        (0xD802, 0xD804, "BCM588xx Stingray"),
+    ),
+    INTEL: (
+        (0x12D1, 0x12DE, "E830"),
+        (0x1591, 0x1593, "E810-C"),
+        (0x1599, 0x159B, "E810-XXV"),
+        (0x24F0, 0x24F1, "Omni-Path HFI 100"),
+        (0x37CE, 0x37D0, "X722"),  # 0x37d1 is its 1GbE port, a management port as a rule
+        (0x37D2, 0x37D3, "X722"),
+    ),
+    0x1D0F: ((0xEFA0, 0xEFAF, "Elastic Fabric Adapter"),),
+    HUAWEI: ((0xA222, 0xA228, "HNS RDMA"), (0xA22F, 0xA22F, "HNS RDMA virtual function")),
+    0x1DD8: ((0x1002, 0x1003, "Pensando DSC"),),
+    0x1DED: ((0x107F, 0x107F, "Elastic RDMA Adapter"), (0x5007, 0x5007, "Elastic RDMA Adapter")),
+    # The middle digit of a Chelsio id is the physical function; only the fourth carries RDMA.
+    CHELSIO: ((0x4400, 0x44FF, "Chelsio T4"), (0x5400, 0x54FF, "Chelsio T5"), (0x6400, 0x64FF, "Chelsio T6")),
+    0x1077: (
+        (0x1634, 0x1634, "FastLinQ QL45000"),
+        (0x1644, 0x1644, "FastLinQ QL45000"),
+        (0x1654, 0x1656, "FastLinQ QL45000"),
+        (0x8070, 0x8070, "FastLinQ QL41000"),
+    ),
+    CORNELIS: ((0x0000, 0xFFFF, "Cornelis Omni-Path"),),
+    0x1414: ((0x00BA, 0x00BA, "Microsoft Azure Network Adapter"),),
+    0x15AD: ((0x0820, 0x0820, "VMware paravirtual RDMA"),),
+    0x1137: ((0x00CF, 0x00CF, "Cisco VIC usNIC"),),
+}
+_NET_CLASS, _NVME_CLASS, _BRIDGE_CLASS = 0x02, 0x0108, 0x0604
+_GPU_CLASSES: Mapping[int, tuple[int, ...]] = {
+    NVIDIA: (0x0300, 0x0302),
+    AMD: (0x0300, 0x0302, 0x0380, 0x1200),
+    INTEL: (0x0300, 0x0302, 0x0380),
+    HABANA: (0x1200,),
+    HUAWEI: (0x1200,),
+}
+_BDF = r"[0-9a-f]{4,5}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]"
+
+
+def family(vendor: int, device: int) -> str | None:
+    """Return the name of the RDMA adapter family that a PCI id belongs to."""
+    return next((name for first, last, name in FAMILIES.get(vendor, ()) if first <= device <= last), None)
+
+
+def role_of(vendor: int, device: int, code: int) -> str:
+    """Return a function's role by its ids and its 24-bit class code."""
+    base = code >> 8
+    if base == _BRIDGE_CLASS:
+        return "bridge"
+    if family(vendor, device):
+        return "rdma"
+    if base >> 8 == _NET_CLASS:
+        return "net"
+    if base in _GPU_CLASSES.get(vendor, ()):
+        return "gpu"
+    return "nvme" if base == _NVME_CLASS else "other"
+
+
+# --- /sys/bus/pci/devices ---
+
+
+class Function(NamedTuple):
+    """One function: where it is, its ids, and its place below bridges."""
+
+    path: str
+    vendor: int
+    device: int
+    code: int
+    driver: str
+    chain: tuple[str, ...] = ()
+
+
+def read(host: Host) -> Iterable[Row | Gap]:
+    """Read adapters, GPUs and NVMe drives, then every bridge on the way to them."""
+    try:
+        names = host.ls(ROOT)
+    except NotPresent:
+        return
+    group_types: dict[str, str | None] = {}
+    bridges: dict[str, None] = {}
+    for bdf in names:
+        function = _function(host, bdf)
+        role = role_of(function.vendor, function.device, function.code) if function else "other"
+        if function and role not in ("other", "bridge"):
+            chain = _chain(host, bdf)
+            bridges.update(dict.fromkeys(chain))
+            yield _row(host, bdf, function._replace(chain=chain), role, group_types)
+    for bdf in bridges:
+        if function := _function(host, bdf):
+            yield _row(host, bdf, function._replace(chain=_chain(host, bdf)), "bridge", group_types)
+
+
+def _function(host: Host, bdf: str) -> Function | None:
+    # uevent has all four in one read; a captured tree may hold the files instead.
+    path = f"{ROOT}/{bdf}"
+    fields = dict(line.partition("=")[::2] for line in _text(host, f"{path}/uevent").splitlines())
+    vendor, _, device = fields.get("PCI_ID", "").partition(":")
+    ids = [vendor, device, fields.get("PCI_CLASS", "")]
+    if "" in ids:
+        ids = [_text(host, f"{path}/{name}") for name in ("vendor", "device", "class")]
+        fields["DRIVER"] = (_link(host, f"{path}/driver") or "").rpartition("/")[2]
+    numbers = [number for word in ids if (number := _hex(word)) is not None]
+    return Function(path, numbers[0], numbers[1], numbers[2], fields.get("DRIVER", "")) if len(numbers) == 3 else None
+
+
+def _chain(host: Host, bdf: str) -> tuple[str, ...]:
+    # The bridges above, outermost first: the folders of /sys/devices on the way.
+    target = _link(host, f"{ROOT}/{bdf}") or ""
+    return tuple(part for part in target.split("/")[:-1] if re.fullmatch(_BDF, part))
+
+
+def _row(host: Host, bdf: str, function: Function, role: str, group_types: dict[str, str | None]) -> Row:
+    path = function.path
+    values: Values = {
+        "bdf": bdf,
+        "vendor_id": function.vendor,
+        "device_id": function.device,
+        "class": function.code,
+        "name": family(function.vendor, function.device),
+        "driver": function.driver,
+        "role": role,
+        "parent_bdf": function.chain[-1] if function.chain else None,
+        "revision": _text(host, f"{path}/revision").removeprefix("0x") or None,
+        **_place(host, path, group_types),
+        **_speeds(host, path),
+    }
+    if role == "gpu":
+        values["bar1_bytes"] = _largest_region(_text(host, f"{path}/resource"))
+    if role in ("rdma", "gpu", "bridge"):
+        values.update(_configuration(host, path))
+    return Row("pci", {name: value for name, value in values.items() if value is not None}, path)
+
+
+def _place(host: Host, path: str, group_types: dict[str, str | None]) -> Values:
+    numa_node = _text(host, f"{path}/numa_node")
+    group = (_link(host, f"{path}/iommu_group") or "").rpartition("/")[2]
+    if group not in group_types:
+        group_types[group] = _group_type(host, group)
+    return {
+        "numa_node": int(numa_node) if re.fullmatch(r"\d{1,4}", numa_node) else None,
+        "iommu_group": int(group) if re.fullmatch(r"\d{1,9}", group) else None,
+        "iommu_type": group_types[group],
+    }
+
+
+def _group_type(host: Host, group: str) -> str | None:
+    if group:
+        return _text(host, f"/sys/kernel/iommu_groups/{group}/type") or None
+    try:
+        return None if host.ls("/sys/kernel/iommu_groups") else ""
+    except NotPresent:
+        return ""  # a kernel without IOMMU support
+    except HostRefused:
+        return None
+
+
+def _speeds(host: Host, path: str) -> Values:
+    return {
+        "current_speed_gts": _gigatransfers(_text(host, f"{path}/current_link_speed")),
+        "max_speed_gts": _gigatransfers(_text(host, f"{path}/max_link_speed")),
+        "current_width": _lanes(_text(host, f"{path}/current_link_width")),
+        "max_width": _lanes(_text(host, f"{path}/max_link_width")),
+    }
+
+
+def _gigatransfers(text: str) -> float | None:
+    match = re.match(r"(\d{1,4}(?:\.\d+)?) ?GT/s", text)
+    return float(match[1]) if match else None
+
+
+def _lanes(text: str) -> int | None:
+    # 0 of a virtual function or a link that is down, 255 of a function that no longer answers
+    return int(text) if re.fullmatch(r"\d{1,2}", text) and 0 < int(text) <= 32 else None
+
+
+def _largest_region(resource: str) -> int | None:
+    # Lines "start end flags", six regions first; peers reach GPU memory by the largest, its number differs.
+    sizes = [0]
+    for line in resource.splitlines()[:6]:
+        numbers = [_hex(word) for word in line.split()]
+        if len(numbers) == 3 and numbers[0] and numbers[1]:
+            sizes.append(numbers[1] - numbers[0] + 1)
+    return max(sizes) or None
+
+
+# --- configuration space ---
+
+_ACS_FLAGS = ("SrcValid", "TransBlk", "ReqRedir", "CmpltRedir", "UpstreamFwd", "EgressCtrl", "DirectTrans")
+
+
+def _configuration(host: Host, path: str) -> Values:
+    try:
+        data = host.read_bytes(f"{path}/config")
+    except (NotPresent, HostRefused):
+        return {}
+    return parse_configuration(data, virtual=_link(host, f"{path}/physfn") is not None)
+
+
+def parse_configuration(data: bytes, virtual: bool = False) -> Values:
+    """Parse configuration space: the first 64 bytes are for everyone, the rest (DevCtl, ACSCtl) for root."""
+    if len(data) < 64:
+        return {}
+    if data[:4] == b"\xff\xff\xff\xff":
+        return {"revision": "ff"}  # the function no longer answers
+    express = _capability(data, 0x10)
+    if express is None:
+        return {}
+    control = _word(data, express + 8)
+    # A virtual function has zeros there, and uses what its physical function says.
+    sizes = {"max_payload_bytes": 128 << (control >> 5 & 7), "max_read_request_bytes": 128 << (control >> 12 & 7)}
+    return {**({} if virtual else sizes), **_access_control(data)}
+
+
+def _capability(data: bytes, wanted: int) -> int | None:
+    place, steps = data[0x34] & 0xFC, 0
+    while place >= 0x40 and place + 12 <= len(data) and steps < 48:
+        if data[place] == wanted:
+            return place
+        place, steps = data[place + 1] & 0xFC, steps + 1
+    return None
+
+
+def _access_control(data: bytes) -> Values:
+    place, steps = 0x100, 0
+    while 0x100 <= place <= len(data) - 8 and steps < 480:
+        head = int.from_bytes(data[place : place + 4], "little")
+        if head & 0xFFFF == 0x0D:
+            control = _word(data, place + 6)
+            return {"acs": ",".join(name for bit, name in enumerate(_ACS_FLAGS) if control >> bit & 1)}
+        place, steps = head >> 20 & 0xFFC, steps + 1
+    return {"acs": ""} if len(data) >= 0x1000 else {}
+
+
+def _word(data: bytes, place: int) -> int:
+    return int.from_bytes(data[place : place + 2], "little")
+
+
+def _text(host: Host, path: str) -> str:
+    try:
+        return host.read(path).strip()
+    except (NotPresent, HostRefused):
+        return ""
+
+
+def _link(host: Host, path: str) -> str | None:
+    try:
+        return host.link(path)
+    except (NotPresent, HostRefused):
+        return None
+
+
+def _hex(text: str) -> int | None:
+    return int(text, 16) if re.fullmatch(r"(?:0x)?[0-9a-fA-F]{1,16}", text) else None
+
+
+# --- lspci ---
+
+_CLASSES = {
+    "Ethernet controller": 0x0200,
+    "Infiniband controller": 0x0207,
+    "InfiniBand controller": 0x0207,
+    "Fabric controller": 0x0208,
+    "Network controller": 0x0280,
+    "VGA compatible controller": 0x0300,
+    "3D controller": 0x0302,
+    "Display controller": 0x0380,
+    "Processing accelerators": 0x1200,
+    "Non-Volatile memory controller": 0x0108,
+    "PCI bridge": 0x0604,
+}
+_VENDORS = (
+    ("Mellanox Technologies", MELLANOX),
+    ("NVIDIA Corporation", NVIDIA),
+    ("Advanced Micro Devices, Inc. [AMD/ATI]", AMD),
+    ("Intel Corporation", INTEL),
+    ("Broadcom", 0x14E4),
+    ("Amazon.com, Inc.", 0x1D0F),
+    ("Huawei Technologies", HUAWEI),
+    ("Habana Labs", HABANA),
+    ("Alibaba (China)", 0x1DED),
+    ("Chelsio Communications", CHELSIO),
+    ("QLogic Corp.", 0x1077),
+    ("Cornelis Networks", CORNELIS),
+)
+_RDMA_NAMES = re.compile(
+    r"ConnectX|Connect-IB|BlueField.*network|BCM57(?:41[2-7]|45[24]|5\d\d|6\d\d)|BCM5750X NetXtreme-E RDMA|\bE8[13]0-|"
+    r"X722 for (?:10GbE|10GBASE)|Omni-Path HFI|Elastic Fabric Adapter|HNS .*RDMA|DSC Ethernet|Elastic RDMA|"
+    r"Unified Wire Ethernet Controller(?! \[VF)|FastLinQ QL4\d+ Series [\d/]+GbE Controller(?! \()"
+)
+_HEAD = re.compile(
+    r"(?P<bdf>(?:[0-9a-f]{4,5}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
+    r"(?:(?P<code>[0-9a-f]{4}): (?P<pair>[0-9a-f]{4}:[0-9a-f]{4})|"
+    r"(?P<class>[A-Z0-9][\w .-]+?)(?: \[(?P<class_id>[0-9a-f]{4})\])?: (?P<name>.+?)"
+    r"(?: \[(?P<ids>[0-9a-f]{4}:[0-9a-f]{4})\])?)"
+    r"(?: \(rev (?P<revision>[0-9a-f]{2})\))?(?: \(prog-if .*\))?\s*$"
+)
+_SLOW = r" \(downgraded\)"
+_LINK = rf"Speed (?P<speed>[\d.]{{1,8}})GT/s(?P<slow>{_SLOW})?[^,]*, Width x(?P<width>\d{{1,2}})(?P<narrow>{_SLOW})?"
+_LINK_CAP = re.compile(r"\bLnkCap:\s.*?" + _LINK)
+_LINK_STA = re.compile(r"\bLnkSta:\s.*?" + _LINK)
+_SIZES = re.compile(r"\bMaxPayload (\d{1,5}) bytes, MaxReadReq (\d{1,5}) bytes")
+_ACS_CTL = re.compile(r"\bACSCtl:\s*((?:\w+[+-] ?)+)")
+_REGION = re.compile(r"\bRegion \d: Memory at .*\[size=(\d{1,9})([KMGT]?)\]")
+_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_ONE_VALUE = re.compile(r"^\s+(?P<key>Kernel driver in use|NUMA node|IOMMU group|Kernel modules): (?P<value>\S+)")
+_COLUMNS = {"Kernel driver in use": "driver", "NUMA node": "numa_node", "IOMMU group": "iommu_group"}
+
+
+def parse_lspci(lines: Sequence[Line]) -> Iterator[Row | Gap]:
+    """Parse `lspci`, with any of -n, -nn, -k, -v; excerpts without an address become rows without one."""
+    device = _Device()
+    denied = 0
+    for number, text in lines:
+        if head := _HEAD.match(text):
+            yield from device.rows()
+            device = _Device(number, _head_values(head))
+        elif prompt_command(text) is not None:
+            yield from device.rows()
+            device = _Device()
+        elif "Capabilities: <access denied>" in text:
+            denied = denied or number
+        else:
+            if "max_speed_gts" in device.values and _LINK_CAP.search(text):
+                yield from device.rows()  # the next device of an excerpt that names none
+                device = _Device()
+            device.add(number, text)
+    yield from device.rows()
+    if denied:
+        yield Gap(
+            TABLES, "lspci was not run as root and shows no capabilities", "not_permitted", "sudo lspci -vvv", "lspci"
+        )
+
+
+class _Device:
+    """The device of which lines are being read."""
+
+    def __init__(self, number: int = 0, values: Values | None = None) -> None:
+        self.number, self.values, self.modules = number, values or {}, False
+
+    def add(self, number: int, text: str) -> None:
+        values = _line_values(text)
+        if "max_payload_bytes" in values and "irtual" in self.values.get("name", ""):
+            return
+        if "bar1_bytes" in values:
+            values = self._region(values)
+        if values.pop("modules", False):
+            self.modules = True
+        if "current_speed_gts" in values or (values and not self.number):
+            self.number = number
+        self.values.update(values)
+
+    def _region(self, values: Values) -> Values:
+        if self.values.get("role") != "gpu":
+            return {}
+        return {"bar1_bytes": max(values["bar1_bytes"], self.values.get("bar1_bytes", 0))}
+
+    def rows(self) -> Iterator[Row]:
+        if self.modules:
+            self.values.setdefault("driver", "")
+        if self.values:
+            yield Row("pci", {name: value for name, value in self.values.items() if value is not None}, self.number)
+
+
+def _head_values(head: re.Match[str]) -> Values:
+    bdf, name, words = head["bdf"], head["name"], head["class"]
+    vendor, device = (int(part, 16) for part in (head["pair"] or head["ids"] or "0:0").split(":"))
+    short = int(head["code"] or head["class_id"] or "0", 16) or _CLASSES.get(words or "", 0)
+    named = next((number for word, number in _VENDORS if name and name.startswith(word)), 0)
+    return {
+        "bdf": bdf if bdf.count(":") == 2 else f"0000:{bdf}",
+        "vendor_id": vendor or named or None,
+        "device_id": device or None,
+        "class": short << 8 or None,
+        "name": name or family(vendor, device),
+        "role": _named_role(name, vendor or named, device, short << 8),
+        "revision": head["revision"],
+    }
+
+
+def _named_role(name: str | None, vendor: int, device: int, code: int) -> str | None:
+    if not code:
+        return None
+    role = role_of(vendor, device, code)
+    return "rdma" if role == "net" and not device and _RDMA_NAMES.search(name or "") else role
+
+
+def _line_values(text: str) -> Values:
+    if match := _LINK_CAP.search(text):
+        return {"max_speed_gts": _speed(match), "max_width": int(match["width"])}
+    if match := _LINK_STA.search(text):
+        slower = int(bool(match["slow"] or match["narrow"]))
+        return {
+            "current_speed_gts": _speed(match),
+            "current_width": int(match["width"]) or None,
+            "downgraded": slower or None,
+        }
+    if match := _SIZES.search(text):
+        return {"max_payload_bytes": int(match[1]), "max_read_request_bytes": int(match[2])}
+    if match := _ACS_CTL.search(text):
+        return {"acs": ",".join(word[:-1] for word in match[1].split() if word.endswith("+"))}
+    if match := _REGION.search(text):
+        return {"bar1_bytes": int(match[1]) * _UNITS[match[2]]}
+    if match := _ONE_VALUE.match(text):
+        return _one_value(match["key"], match["value"])
+    return {"revision": "ff"} if "!!! Unknown header type 7f" in text else {}
+
+
+def _speed(match: re.Match[str]) -> float | None:
+    return _gigatransfers(match["speed"] + "GT/s")
+
+
+def _one_value(key: str, value: str) -> Values:
+    if key == "Kernel modules":
+        return {"modules": True}
+    if key == "Kernel driver in use":
+        return {"driver": value}
+    return {_COLUMNS[key]: int(value)} if re.fullmatch(r"\d{1,9}", value) else {}
+
+
+TEXTS = (
+    Text(
+        "lspci",
+        (
+            r"^([0-9a-f]{4,5}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z0-9][\w .-]+( \[[0-9a-f]{4}\])?: \S",
+            r"^([0-9a-f]{4,5}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [0-9a-f]{4}: [0-9a-f]{4}:[0-9a-f]{4}",
+            r"\bLnk(Cap|Sta):\s.*Speed [\d.]+GT/s",
+            r"\bACSCtl:\s*SrcValid",
+            r"\bMaxPayload \d+ bytes, MaxReadReq \d+ bytes",
+        ),
+        parse_lspci,
+        ("lspci",),
+    ),
+)
