@@ -60,6 +60,10 @@ class Text(NamedTuple):
     signs: tuple[str, ...]
     parse: Callable[[Sequence[Line]], Iterable[Row | Rows | Gap]]
     commands: tuple[str, ...] = ()
+    by_line: bool = False
+    """True: the parser needs only the lines that a sign matches, each with six that follow; so logs of any size work."""
+    log: str | None = None
+    """'kernel' or 'application' when the text is a log; rules' patterns are matched over every text anyway."""
 
 
 class Json(NamedTuple):
@@ -72,3 +76,15 @@ class Json(NamedTuple):
     keys: tuple[tuple[str, ...], ...]
     parse: Callable[[list[dict[str, Any]]], Iterable[Row | Rows | Gap]]
     commands: tuple[str, ...] = ()
+
+
+class Printed(NamedTuple):
+    """A text that a source got from the node itself (the kernel log), to be read like a pasted one, complete.
+
+    `end_seconds` is now, on the clock that its lines' times are from [s].
+    """
+
+    tool: str
+    text: str
+    at: str
+    end_seconds: float | None = None

@@ -88,14 +88,14 @@ class Evidence:
 
     def __init__(self, extra_log_columns: Iterable[str] = ()) -> None:
         self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self.db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; BEGIN;" + schema())
+        self.db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;" + schema())
         for column in extra_log_columns:
             self.db.execute(f'ALTER TABLE log ADD COLUMN "{column}" TEXT')
         self._columns: dict[str, list[str]] = {}
         self._statements: dict[tuple[str, tuple[str, ...]], str] = {}
         self._previous: dict[tuple[Any, ...], tuple[Any, float]] = {}
         self.db.executemany(
-            "INSERT OR IGNORE INTO counter_meaning VALUES (?, ?, ?, ?, ?, ?, ?)", (row[:7] for row in counters.ROWS)
+            "INSERT OR IGNORE INTO counter_meaning VALUES (?, ?, ?, ?, ?, ?, ?)", (row[:7] for row in counters.COUNTERS)
         )
 
     def columns(self, table: str) -> list[str]:
@@ -189,23 +189,22 @@ class Evidence:
               (SELECT min(rowid) FROM completion WHERE NOT coalesce(flush, 0) GROUP BY node, program);
             """
         )
-        named = set()
+        named: set[str] = set()
         for name in _keys():
-            if name not in ("node", "gap", "counter_meaning") and "node" in self.columns(name):
-                named.update(row[0] for row in self.db.execute(f'SELECT DISTINCT node FROM "{name}"') if row[0])
+            if name not in ("node", "gap", "counter_meaning"):
+                named |= self.nodes_of(name)
         self.db.executemany("INSERT OR IGNORE INTO node (node) VALUES (?)", [(name,) for name in sorted(named)])
-        self.db.execute("COMMIT")
 
     def nodes(self) -> list[str]:
         """Return the names of the nodes."""
         return [row[0] for row in self.db.execute("SELECT node FROM node ORDER BY node")]
 
-    def empty_tables(self) -> list[str]:
-        """Return the tables that hold no row."""
-        return [name for name in _keys() if self.db.execute(f'SELECT 1 FROM "{name}" LIMIT 1').fetchone() is None]
+    def nodes_of(self, table: str) -> set[str]:
+        """Return the nodes that a table has rows of."""
+        return {row[0] for row in self.db.execute(f'SELECT DISTINCT node FROM "{table}"') if row[0] is not None}
 
 
-_PMA_BITS: dict[str, int] = {row[1]: row[4] for row in counters.ROWS if row[0] == "pma"}
+_PMA_BITS: dict[str, int] = {row[1]: row[4] for row in counters.COUNTERS if row[0] == "pma"}
 
 
 def _judge(values: Mapping[str, Any], value: Any, before: Any, seconds: float) -> dict[str, Any]:

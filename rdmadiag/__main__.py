@@ -1,0 +1,5 @@
+"""`python -m rdmadiag`."""
+
+from rdmadiag.cli import main
+
+main()

@@ -1,0 +1,59 @@
+"""The command line: one file a command, loaded when it is called; a command reads options, calls one function, renders."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+import rdmadiag.cli
+from rdmadiag import __version__, registry
+from rdmadiag.errors import BadInput, RdmadiagError
+
+HELP = """Find what is wrong with RDMA (RoCEv2, InfiniBand) on this node, or in what you captured from one.
+
+\b
+Examples:
+  rdmadiag check                              look at this node
+  rdmadiag check --from nccl.log --from ibv_devinfo.txt
+  kubectl logs decode-0 | rdmadiag check --from -
+  rdmadiag explain wc 12                      what a completion status means
+  rdmadiag query "SELECT device, state FROM port"
+
+Exit codes of check: 0 nothing wrong is proven, 1 something is, 2 wrong use or a bad file, 3 could not look.
+"""
+
+
+class Commands(click.Group):
+    """Finds commands by their file names and imports them on demand."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the command names, sorted."""
+        return registry.names(rdmadiag.cli)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import one command."""
+        try:
+            command: click.Command = registry.load(rdmadiag.cli, cmd_name).command
+        except BadInput:
+            return None
+        return command
+
+
+@click.group(cls=Commands, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="rdmadiag")
+def cli() -> None:
+    """Read the command line."""
+
+
+def main(args: list[str] | None = None) -> Any:
+    """Run the command line; errors raised on purpose are one line on standard error and exit code 2."""
+    try:
+        return cli.main(args=args, prog_name="rdmadiag", standalone_mode=True)
+    except RdmadiagError as error:
+        click.echo(f"rdmadiag: {error}", err=True)
+        sys.exit(2)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(141)

@@ -1,0 +1,70 @@
+"""Where commands print: results on standard output in the chosen format, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+
+def width() -> int:
+    """Return the columns to fill: the terminal's, at most 120; 100 where there is none."""
+    return min(shutil.get_terminal_size((100, 24)).columns, 120) if sys.stdout.isatty() else 100
+
+
+def emit(text: str) -> None:
+    """Print a result."""
+    click.echo(text, color=sys.stdout.isatty())
+
+
+def note(text: str) -> None:
+    """Print what is not the result."""
+    click.echo(text, err=True)
+
+
+def progress(text: str) -> None:
+    """Show what is being read, where somebody looks on."""
+    if sys.stderr.isatty():
+        click.echo(f"\r\x1b[Kreading {text[-70:]}\r", nl=False, err=True)
+
+
+def report(form: str, value: Mapping[str, Any]) -> None:
+    """Render a report in one of the formats of rdmadiag/render."""
+    from rdmadiag import registry, render
+
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[K", nl=False, err=True)
+    emit(registry.load(render, form).render(value, sys.stdout.isatty(), width()))
+
+
+def formats() -> click.Choice[str]:
+    """Return the names of the report formats as a choice."""
+    from rdmadiag import registry, render
+
+    return click.Choice(registry.names(render))
+
+
+def as_json(value: Any) -> str:
+    """Return JSON in ASCII, so that nothing in it is obeyed by a terminal."""
+    return json.dumps(value, indent=1, default=str)
+
+
+def listing(form: str, schema: str, name: str, entries: Sequence[Mapping[str, Any]], text: Callable[[], Iterable[str]]) -> None:
+    """Print a list: JSON as {"schema": ..., NAME: [...]}, or the lines that `text` gives."""
+    if form == "json":
+        emit(as_json({"schema": f"rdmadiag.{schema}/1", name: list(entries)}))
+    else:
+        emit("\n".join(text()))
+
+
+def columns(rows: Sequence[Sequence[Any]], heads: Sequence[str] = ()) -> list[str]:
+    """Return rows as aligned columns, control characters taken out."""
+    from rdmadiag.render.text import printable
+
+    cells = [[printable("" if cell is None else str(cell)) for cell in row] for row in ([list(heads), *rows] if heads else rows)]
+    widths = [max(len(row[n]) for row in cells) for n in range(len(cells[0]))] if cells else []
+    return ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in cells]

@@ -1,0 +1,84 @@
+"""rdmadiag check: say what is wrong, what proves it, what was ruled out, and what is unknown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rdmadiag.cli import _output
+from rdmadiag.render.text import printable
+
+HELP = """Say what is wrong with RDMA on this node, or in what --from names.
+
+\b
+Examples:
+  rdmadiag check                               this node, counters over 1 second
+  sudo rdmadiag check --window 10              counters over 10 seconds; root sees more
+  rdmadiag check --from bundle.tar.gz          a captured node
+  rdmadiag check --from prefill=a/ --from decode=b/     two nodes
+  ibstat | rdmadiag check --from - --format json
+  rdmadiag check --explain memlock-too-low     why a rule says what it says
+
+Exit codes: 0 nothing at or above --fail-on is proven wrong; 1 something is; 2 wrong use or a bad file; 3 nothing
+proven, but something that was asked for could not be read.
+"""
+
+
+def seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
+    """Read a duration: 30, 30s, 15m, 24h, 7d."""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    number, unit = (value[:-1], units[value[-1]]) if value[-1:] in units else (value, 1)
+    try:
+        result = float(number) * unit
+    except ValueError:
+        result = -1.0
+    if not 0 <= result < 1e10:
+        raise click.BadParameter(f"{value!r} is not a duration; wanted for example 30s, 15m, 24h, 7d")
+    return result
+
+
+@click.command(help=HELP, short_help="Say what is wrong, what proves it, and what is unknown.")
+@click.option("--from", "given", multiple=True, metavar="[NODE=]PATH", help="Look at a file, folder, archive or - instead of this node; repeatable.")
+@click.option("--window", default="1s", callback=seconds, show_default=True, help="Time between the two samples of counters; 0 takes one sample.")
+@click.option("--budget", default="10s", callback=seconds, show_default=True, help="Longest time that looking may take.")
+@click.option("--since", default="24h", callback=seconds, show_default=True, help="Leave out log lines that are older, counted from the log's end.")
+@click.option("--expect", type=click.Path(), help="Expectation file: what nodes of this kind must have.")
+@click.option("--site", type=click.Path(), help="Site file: overrides parameters of rules.")
+@click.option("--rules", "folders", multiple=True, type=click.Path(), help="More rules: a folder or a file; repeatable.")
+@click.option("--explain", metavar="RULE", help="Show one rule's query, rows, parameters, arithmetic and gaps.")
+@click.option("--fail-on", default="warning", type=click.Choice(["info", "warning", "error", "critical"]), show_default=True, help="Exit 1 from this severity on.")
+@click.option("--timing", is_flag=True, help="Print on standard error what each source took.")
+@click.option("--format", "form", default="text", type=_output.formats(), show_default=True)
+@click.pass_context
+def command(context: click.Context, form: str, explain: str | None, timing: bool, **options: Any) -> None:
+    """Run the check."""
+    from rdmadiag.diagnose import check
+
+    checked = check.check(check.Request(**options), progress=_output.progress)
+    if timing:
+        _output.note("\n".join(_output.columns([(t.source, f"{t.seconds * 1000:.1f} ms", t.items) for t in checked.timings], ("source", "time", "rows"))))
+    if explain:
+        _explain(form, check.explain(checked, explain))
+    else:
+        _output.report(form, checked.report)
+    context.exit(checked.report["summary"]["exit_code"])
+
+
+def _explain(form: str, value: dict[str, Any]) -> None:
+    if form == "json":
+        _output.emit(_output.as_json(value))
+        return
+    lines = [f"{value['rule']} ({value['kind']}): {value['title']}", "", "query:", *(f"  {line}" for line in value["query"].splitlines())]
+    lines += ["", "patterns:", *(f"  {pattern}" for pattern in value["patterns"])] if value["patterns"] else []
+    for name, parameter in value["parameters"].items():
+        lines.append(f"parameter :{name} = {parameter['value']} {parameter['unit']} (default {parameter['default']}; {parameter['source']})")
+    lines += ["", f"reads: {', '.join(value['reads'])}", f"answers: {len(value['answers'])} ({value['seconds'] * 1000:.1f} ms)"]
+    for answer in value["answers"][:50]:
+        lines.append(f"  {answer['answer'].upper()}: {answer['says']}")
+        lines += [f"      {name} = {item}" for name, item in answer["row"].items() if item is not None]
+    lines += [f"gap: {', '.join(gap['tables'])}: {gap['reason']}. {gap.get('how', '')}".rstrip() for gap in value["gaps"]]
+    lines += [f"not a false alarm? {value['false_alarm']}"] if value["false_alarm"] else []
+    lines += [f"explains: {', '.join(value['explains']) or 'nothing'}", f"explained by: {', '.join(value['explained_by']) or 'nothing'}"]
+    lines += [f"see: {ref}" for ref in value["refs"]]
+    _output.emit("\n".join(printable(line) for line in lines))

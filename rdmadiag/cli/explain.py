@@ -1,0 +1,58 @@
+"""rdmadiag explain: decode what the field prints in numbers."""
+
+from __future__ import annotations
+
+import click
+
+from rdmadiag.cli import _output
+
+
+@click.command(short_help="Decode a status, syndrome, opcode, QP transition, error CQE, counter ...", context_settings={"ignore_unknown_options": True})
+@click.argument("topic", required=False)
+@click.argument("words", nargs=-1)
+@click.option("--format", "form", default="text", type=click.Choice(["text", "json"]), show_default=True)
+def command(topic: str | None, words: tuple[str, ...], form: str) -> None:
+    """Decode what the field prints in numbers. Without a topic: list the topics.
+
+    \b
+    Examples:
+      rdmadiag explain wc 12
+      rdmadiag explain vendor-err 0x81
+      rdmadiag explain aeth 0x62
+      rdmadiag explain qp-transition INIT RTR
+      dmesg | grep -A4 'dump error cqe' | rdmadiag explain error-cqe -
+    """
+    import sys
+
+    from rdmadiag import explain, registry
+
+    if topic is None:
+        topics = [(name.replace("_", "-"), registry.load(explain, name)) for name in registry.names(explain) if hasattr(registry.load(explain, name), "decode")]
+        entries = [{"name": name, "help": module.HELP, "examples": [" ".join(words) for words in module.EXAMPLES]} for name, module in topics]
+        _output.listing(form, "topics", "topics", entries, lambda: _output.columns([(name, module.HELP) for name, module in topics]))
+        return
+    name = explain.ALIASES.get(topic, topic).replace("-", "_")
+    if words == ("-",):
+        words = (sys.stdin.read(1 << 20),)
+    value = registry.load(explain, name).decode(*words)
+    if form == "json":
+        _output.emit(_output.as_json({"schema": "rdmadiag.explained/1", "topic": topic, **value}))
+    else:
+        _output.emit("\n".join(_lines(value)))
+
+
+def _lines(value: dict[str, object], indent: str = "") -> list[str]:
+    from rdmadiag.render.text import printable
+
+    lines: list[str] = []
+    for key, item in value.items():
+        name = key.replace("_", " ")
+        if isinstance(item, dict):
+            lines += [f"{indent}{name}:", *_lines(item, indent + "  ")]
+        elif isinstance(item, (list, tuple)):
+            lines.append(f"{indent}{name}:")
+            for entry in item:
+                lines += _lines(entry, indent + "  ") if isinstance(entry, dict) else [f"{indent}  - {printable(str(entry))}"]
+        elif item not in (None, ""):
+            lines.append(f"{indent}{name}: {printable(str(item))}")
+    return lines

@@ -1,0 +1,68 @@
+"""One run's result as the report object that every output format renders: rdmadiag.report/1."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rdmadiag.diagnose import differential, engine
+from rdmadiag.diagnose.rulebook import SEVERITIES, Rulebook
+from rdmadiag.evidence.store import Evidence
+
+SCHEMA = "rdmadiag.report/1"
+
+
+def build(evidence: Evidence, book: Rulebook, results: Mapping[str, engine.Result], fail_on: str, unread: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the report. `unread`: texts in which no tool and no pattern was recognised."""
+    judged = differential.judge(book, results)
+    gaps = _gaps(evidence)
+    findings = judged.findings
+    confirmed = [f for f in findings if f["answer"] == "confirmed"]
+    worst = max((SEVERITIES.index(f["severity"]) for f in confirmed), default=-1)
+    failing = worst >= SEVERITIES.index(fail_on)
+    blind = [gap for gap in gaps if gap["kind"] not in ("not_given", "assumed", "restricted")]
+    return {
+        "schema": SCHEMA,
+        "nodes": _rows(evidence, "SELECT * FROM node ORDER BY node"),
+        "findings": findings,
+        "ruled_out": judged.ruled_out,
+        "gaps": gaps,
+        "summary": {
+            "verdict": "wrong" if failing else "unknown" if blind or _nothing_seen(evidence) else "fine",
+            "exit_code": 1 if failing else 3 if blind or _nothing_seen(evidence) else 0,
+            "confirmed": len(confirmed),
+            "worst": SEVERITIES[worst] if worst >= 0 else None,
+            "fail_on": fail_on,
+            "rules": _counts(results),
+            "unrecognised": list(unread),
+            "log_lines_left_out": evidence.db.execute("SELECT count(*) FROM log WHERE recent = 0").fetchone()[0],
+        },
+    }
+
+
+def _nothing_seen(evidence: Evidence) -> bool:
+    return evidence.db.execute("SELECT 1 FROM reading LIMIT 1").fetchone() is None
+
+
+def _rows(evidence: Evidence, sql: str) -> list[dict[str, Any]]:
+    cursor = evidence.db.execute(sql)
+    names = [column[0] for column in cursor.description]
+    return [{name: value for name, value in zip(names, row, strict=True) if value is not None} for row in cursor]
+
+
+def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
+    merged: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for gap in _rows(evidence, "SELECT * FROM gap"):
+        table = gap.pop("table")
+        key = tuple(sorted(gap.items()))
+        merged.setdefault(key, {**gap, "tables": []})["tables"].append(table)
+    return list(merged.values())
+
+
+def _counts(results: Mapping[str, engine.Result]) -> dict[str, int]:
+    counts = {"all": len(results), "wrong": 0, "fine": 0, "unknown": 0, "not_applicable": 0}
+    for result in results.values():
+        answers = {answer.wrong for answer in result.answers}
+        name = "wrong" if 1 in answers else "unknown" if None in answers else "fine" if 0 in answers else "not_applicable"
+        counts[name] += 1
+    return counts

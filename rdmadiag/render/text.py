@@ -1,0 +1,191 @@
+"""The report for a tired person: the verdict, then each symptom with its causes, then risks, gaps, and what to run next."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan", "fine": "bold green", "unknown": "bold yellow", "dim": "dim", "head": "bold"}
+EVIDENCE_ROWS = 3
+RULED_OUT = 12
+
+Line = tuple[str, str, str]  # style, indented first prefix, text
+
+
+def render(report: Mapping[str, Any], terminal: bool = False, width: int = 100) -> str:
+    """Return the report as text, wrapped to `width` [columns]; with colours for a terminal."""
+    lines = list(_report(report))
+    if terminal:
+        return _rich(lines, width)
+    return "\n".join(_wrap(prefix, text, width) for _, prefix, text in lines)
+
+
+def _wrap(prefix: str, text: str, width: int) -> str:
+    text = printable(text)
+    return textwrap.fill(
+        text, max(width, 40), initial_indent=prefix, subsequent_indent=" " * len(prefix), break_on_hyphens=False, break_long_words=False
+    ) or prefix.rstrip()
+
+
+def _rich(lines: Sequence[Line], width: int) -> str:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(width=width, force_terminal=True, highlight=False)
+    with console.capture() as capture:
+        for style, prefix, text in lines:
+            console.print(Text(_wrap(prefix, text, width), style=STYLES.get(style, "")), soft_wrap=True)
+    return capture.get().rstrip("\n")
+
+
+def printable(text: str) -> str:
+    """Return a text in which nothing is left that a terminal would obey."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in text.replace("\t", " "))
+
+
+def _report(report: Mapping[str, Any]) -> Iterator[Line]:
+    findings: list[dict[str, Any]] = report["findings"]
+    many = len(report["nodes"]) > 1
+    yield _verdict(report)
+    told: set[int] = set()
+    symptoms = [f for f in findings if f["kind"] == "symptom"]
+    for group in _grouped(symptoms):
+        yield "", "", ""
+        yield from _symptom(group, findings, report["ruled_out"], told, many)
+    rest = [f for f in findings if f["kind"] == "cause" and id(f) not in told]
+    roots = [f for f in rest if not f["explained_by"]]
+    if roots:
+        yield "", "", ""
+        yield "head", "", "Risks: wrong, but no symptom of it is seen" if symptoms else "Wrong, though no symptom of it is seen"
+        for group in _grouped(roots):
+            yield from _cause(group, "  ", findings, told, many)
+    yield from _gaps(report)
+    yield from _next(report)
+
+
+def _verdict(report: Mapping[str, Any]) -> Line:
+    names = ", ".join(str(node["node"]) for node in report["nodes"][:4]) or "nothing"
+    names += f" and {len(report['nodes']) - 4} more" if len(report["nodes"]) > 4 else ""
+    summary = report["summary"]
+    confirmed = [f for f in report["findings"] if f["answer"] == "confirmed"]
+    causes = [f for f in confirmed if f["kind"] == "cause" and not f["explained_by"]]
+    if summary["verdict"] == "wrong":
+        first = (causes or confirmed)[0]
+        where = {"node": ""}.get(first["lies_in"], f" (it lies in the {first['lies_in']}, not in the node)")
+        more = len({f["rule"] for f in (causes or confirmed)}) - 1
+        tail = f", and {more} more" if more > 0 else ""
+        kind = "" if causes else "; its cause is not proven"
+        return first["severity"], "", f"{names}: WRONG: {first['title']}{where}{kind}{tail}"
+    counts = summary["rules"]
+    if summary["verdict"] == "unknown":
+        return "unknown", "", f"{names}: UNKNOWN: nothing is proven wrong, but not all could be seen ({counts['unknown']} of {counts['all']} rules could not judge)"
+    unknown = f"; {counts['unknown']} could not judge" if counts["unknown"] else ""
+    return "fine", "", f"{names}: nothing wrong at {summary['fail_on']} or above in what was seen ({counts['fine'] + counts['wrong']} of {counts['all']} rules judged{unknown})"
+
+
+def _grouped(findings: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for finding in findings:
+        groups.setdefault((finding["rule"], finding["answer"]), []).append(finding)
+    return list(groups.values())
+
+
+def _where(subject: Mapping[str, Any], many: bool) -> str:
+    parts = [str(subject["node"])] if many and "node" in subject else []
+    if "device" in subject:
+        parts.append(f"{subject['device']}/{subject['port']}" if "port" in subject else str(subject["device"]))
+    parts += [f"{key} {subject[key]}" for key in ("netdev", "bdf", "qpn", "pid", "peer") if key in subject]
+    return " ".join(parts)
+
+
+def _symptom(group: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]], ruled_out: Sequence[dict[str, Any]], told: set[int], many: bool) -> Iterator[Line]:
+    first = group[0]
+    yield first["severity"], f"{first['severity'].upper()}: ", f"{first['title']}  [{first['rule']}]"
+    for finding in group[:EVIDENCE_ROWS]:
+        yield "", "  ", finding["message"]
+        yield from _proof(finding, "    ")
+    if len(group) > EVIDENCE_ROWS:
+        yield "", "  ", f"and {len(group) - EVIDENCE_ROWS} more: {', '.join(_where(f['subject'], many) for f in group[EVIDENCE_ROWS : EVIDENCE_ROWS + 8])}"
+    causes = [f for f in findings if f["kind"] == "cause" and first["rule"] in f["explains"]]
+    if not causes and not first["also_possible"]:
+        yield "dim", "  ", "no cause of it is known or can be judged from what was given"
+    for cause_group in _grouped(causes):
+        if any(id(f) in told for f in cause_group):
+            yield "dim", "  ", f"cause: {cause_group[0]['title']}  [{cause_group[0]['rule']}]: see above"
+        else:
+            yield from _cause(cause_group, "  ", findings, told, many)
+    out = [entry for entry in ruled_out if first["rule"] in entry["for"]]
+    for entry in out[:RULED_OUT]:
+        yield "dim", "  ruled out: ", f"{entry['title']}  [{entry['rule']}]: {entry['reason']}"
+    if len(out) > RULED_OUT:
+        yield "dim", "  ruled out: ", f"{len(out) - RULED_OUT} more: {', '.join(e['rule'] for e in out[RULED_OUT:])}"
+    if first["also_possible"]:
+        yield "dim", "  also possible: ", ", ".join(first["also_possible"])
+
+
+def _cause(group: Sequence[dict[str, Any]], indent: str, findings: Sequence[dict[str, Any]], told: set[int], many: bool) -> Iterator[Line]:
+    first = group[0]
+    told.update(id(f) for f in group)
+    sure = first["answer"] == "confirmed"
+    place = f" Lies in the {first['lies_in']}; the node is fine." if first["lies_in"] in ("library", "job", "peer") and sure else ""
+    yield (first["severity"] if sure else "unknown"), f"{indent}{'CAUSE' if sure else 'unknown cause'}: ", f"{first['title']}  [{first['rule']}]{place}"
+    deeper = indent + "  "
+    for finding in group[:EVIDENCE_ROWS]:
+        yield "", deeper, finding["message"]
+        if sure:
+            yield from _proof(finding, deeper + "  ")
+    if len(group) > EVIDENCE_ROWS:
+        yield "", deeper, f"and {len(group) - EVIDENCE_ROWS} more: {', '.join(_where(f['subject'], many) for f in group[EVIDENCE_ROWS : EVIDENCE_ROWS + 8])}"
+    if not sure and first["settle"]:
+        yield "head", f"{deeper}settle it: ", first["settle"]
+    for number, step in enumerate(first["fix"] if sure else first["fix"][:1], 1):
+        yield "", f"{deeper}{'fix' if sure else 'fix, if so'} {number}. ", step
+    effects = [f for f in findings if f["kind"] == "cause" and first["rule"] in f["explained_by"] and id(f) not in told]
+    for effect in _grouped(effects):
+        told.update(id(f) for f in effect)
+        yield "dim", f"{deeper}which made: ", f"{effect[0]['title']}  [{effect[0]['rule']}]: {effect[0]['message']}"
+
+
+def _proof(finding: Mapping[str, Any], indent: str) -> Iterator[Line]:
+    for row in finding["evidence"][:EVIDENCE_ROWS]:
+        origin = row.get("origin")
+        shown = row.get("text") or ", ".join(
+            f"{name} {value}" for name, value in row.items() if name not in ("origin", "node", "text", "hint") and value != ""
+        )
+        yield "dim", f"{indent}proof: ", f"{origin}: {shown}" if origin else shown
+
+
+def _gaps(report: Mapping[str, Any]) -> Iterator[Line]:
+    shown = [gap for gap in report["gaps"] if gap["kind"] not in ("not_given",)]
+    given = sorted({table for gap in report["gaps"] if gap["kind"] == "not_given" for table in gap["tables"]})
+    unread = report["summary"]["unrecognised"]
+    if shown or given or unread:
+        yield "", "", ""
+        yield "head", "", "Not seen"
+    for gap in shown[:20]:
+        subject = f" ({gap['subject']})" if gap.get("subject") and gap["subject"] not in gap["reason"] else ""
+        how = f" To see it: {gap['how']}." if gap.get("how") else ""
+        yield "dim", "  ", f"{', '.join(gap['tables'])}: {gap['reason']}{subject}.{how}"
+    if len(shown) > 20:
+        yield "dim", "  ", f"and {len(shown) - 20} more; --format json lists all"
+    if given:
+        yield "dim", "  ", f"not given: {', '.join(given)}"
+    for path in unread[:10]:
+        yield "dim", "  ", f"{path}: no tool's output and no known line was recognised in it"
+    if left := report["summary"]["log_lines_left_out"]:
+        yield "dim", "  ", f"{left} matching log lines are older than --since and were left out"
+
+
+def _next(report: Mapping[str, Any]) -> Iterator[Line]:
+    steps = list(dict.fromkeys(f["settle"] for f in report["findings"] if f["answer"] == "unknown" and f["settle"]))
+    causes = [f for f in report["findings"] if f["answer"] == "confirmed" and f["kind"] == "cause" and not f["explained_by"]]
+    if causes:
+        steps.append(f"rdmadiag check --explain {causes[0]['rule']}  (the query, its rows, and why it is not a false alarm)")
+    if steps:
+        yield "", "", ""
+        yield "head", "", "Next"
+        for number, step in enumerate(steps[:5], 1):
+            yield "", f"  {number}. ", step
