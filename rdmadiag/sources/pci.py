@@ -364,16 +364,18 @@ _ACS_CTL = re.compile(r"\bACSCtl:\s*((?:\w+[+-] ?)+)")
 _REGION = re.compile(r"\bRegion \d: Memory at .*\[size=(\d{1,9})([KMGT]?)\]")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _ONE_VALUE = re.compile(r"^\s+(?P<key>Kernel driver in use|NUMA node|IOMMU group|Kernel modules): (?P<value>\S+)")
+_FIRST = ("00:00.0", "0000:00:00.0")  # a root complex, printed unless something was selected
 _COLUMNS = {"Kernel driver in use": "driver", "NUMA node": "numa_node", "IOMMU group": "iommu_group"}
 
 
 def parse_lspci(lines: Sequence[Line]) -> Iterator[Row | Gap]:
     """Parse `lspci`, with any of -n, -nn, -k, -v; excerpts without an address become rows without one."""
     device = _Device()
-    denied = 0
+    denied, whole = 0, False
     for number, text in lines:
         if head := _HEAD.match(text):
             yield from device.rows()
+            whole = whole or head["bdf"] in _FIRST
             device = _Device(number, _head_values(head))
         elif prompt_command(text) is not None:
             yield from device.rows()

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, lines, rows
 
+from rdmadiag.evidence.row import Row
 from rdmadiag.sources.pci import TEXTS, family, parse_configuration, parse_lspci, read, role_of
 
 NIC = "/sys/devices/pci0000:20/0000:20:01.0/0000:21:00.0"
@@ -207,7 +208,7 @@ def test_lspci_vvv_is_parsed_with_links_sizes_and_access_control():
 
 
 def test_the_link_state_is_where_the_row_was_read():
-    found = [row for row in parse_lspci(lines(LSPCI)) if row.table == "pci"]
+    found = [row for row in parse_lspci(lines(LSPCI)) if isinstance(row, Row)]
     assert [row.at for row in found] == [12, 17, 20, 23]
 
 
@@ -248,8 +249,13 @@ def test_one_line_of_lspci_tells_the_role(line, role, driver):
 
 def test_lspci_of_a_user_leaves_a_gap():
     text = "21:00.0 Ethernet controller: Mellanox Technologies MT27800 [ConnectX-5]\n\tCapabilities: <access denied>\n"
-    (gap,) = gaps(parse_lspci(lines(text)))
+    (gap,) = gaps(parse_lspci(lines("00:00.0 Host bridge: Intel Corporation Device 09a2\n" + text)))
     assert (gap.tables, gap.kind, gap.how) == (("pci",), "not_permitted", "sudo lspci -vvv")
+
+
+def test_an_excerpt_says_that_it_is_one():
+    (gap,) = gaps(parse_lspci(lines("21:00.0 0200: 15b3:1017")))
+    assert gap.kind == "truncated"
 
 
 @given(st.text(), st.integers(0, len(LSPCI)))
