@@ -388,6 +388,8 @@ def parse_lspci(lines: Sequence[Line]) -> Iterator[Row | Gap]:
                 device = _Device()
             device.add(number, text)
     yield from device.rows()
+    if not whole:
+        yield Gap(TABLES, "only some of the PCI functions were given", "truncated", "sudo lspci -vvv", "lspci")
     if denied:
         yield Gap(
             TABLES, "lspci was not run as root and shows no capabilities", "not_permitted", "sudo lspci -vvv", "lspci"
