@@ -1,0 +1,47 @@
+# `make demo` and `make test` set everything up by themselves; `make help` lists the rest.
+SHELL := /bin/bash
+PYTHON ?= $(shell command -v /usr/bin/python3 || command -v python3)
+SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help demo test test-all check format bench clean
+
+help:
+	@echo 'make demo      set up, and diagnose a captured node'
+	@echo 'make test      set up, and run the tests (minutes)'
+	@echo 'make test-all  all tests, the long ones (fuzzing) too'
+	@echo 'make check     format, lint, strict types, fast tests (under a minute)'
+	@echo 'make bench     benchmarks: ratios against a peer in one run'
+
+# A virtual environment with rdmadiag in it (editable) and what tests need. apt only for what is missing.
+$(READY): setup.cfg pyproject.toml
+	@command -v git >/dev/null && $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null && command -v rg >/dev/null || \
+	  { export DEBIAN_FRONTEND=noninteractive; $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
+	    apt-get install -y -qq git python3 python3-venv ripgrep >/dev/null; }
+	@[ -x $(BIN)/python ] || $${PYTHON:-/usr/bin/python3} -m venv .venv
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@touch $@
+
+demo: $(READY)
+	@bash docs/demo.sh
+
+test: $(READY)
+	@$(BIN)/python -m pytest -m 'not long'
+
+test-all: $(READY)
+	@$(BIN)/python -m pytest
+
+check: $(READY)
+	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy
+	@$(BIN)/rdmadiag rules lint
+	@$(BIN)/python -m pytest -m 'not long and not slow' -x
+
+format: $(READY)
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: $(READY)
+	@$(BIN)/python -m tests.benchmarks
+
+clean:
+	rm -rf .venv build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
