@@ -126,9 +126,8 @@ def parse_statistic_objects(objects: list[dict[str, Any]]) -> Iterator[Row]:
 
 # --- dumps of the files ---
 
-_FILE = re.compile(
-    r"(?:^|.*/)(?:([^/\s:]+)/)?(?:ports/([0-9]{1,4})/)?(hw_counters|counters)/([A-Za-z0-9_]+)(?::|\s+)\s*(\S.*)"
-)
+_FILE = re.compile(r"(?:^|/)(hw_counters|counters)/([A-Za-z0-9_]+)(?::\s*|\s+)(\S.*)")
+_REFUSALS = ("N/A", "Invalid argument", "Input/output error")
 _BELOW = re.compile(r"infiniband/([^/\s]+)(?:/ports/([0-9]+))?")
 _SHOW = re.compile(r"show_counters\s+([^\s/]+)\s*$")
 _SHOW_HEAD = re.compile(r"Port ([0-9]+) (hw|cm) counters:\s*$")
@@ -142,16 +141,10 @@ def parse_files(lines: Sequence[Line]) -> Iterator[Row]:
     listed: int | None = None
     for line in lines:
         text = line.text.strip()
-        if match := _FILE.match(text):
-            if match[4] in _NOT_COUNTERS:
-                continue
-            place = _BELOW.search(text)
-            here = place[1] if place else (match[1] if match[2] else device)
-            there = whole(match[2]) if match[2] else port
-            if match[1] and match[1].isdigit() and not match[2]:  # a path that begins at the port: 1/hw_counters/...
-                there = whole(match[1])
-            values = _values(here, there, match[3], match[4], match[5])
-            if values["value"] is not None or match[5].startswith(("N/A", "grep:")):
+        if match := _FILE.search(text):
+            kind, name, content = match.groups()
+            values = _values(*_place(text[: match.start()], device, port), kind, name, content)
+            if name not in _NOT_COUNTERS and (values["value"] is not None or content.startswith(_REFUSALS)):
                 yield Row("counter", _once(values), line.number)
         elif match := _SHOW_HEAD.match(text):
             listed = int(match[1]) if match[2] == "hw" else None
@@ -164,6 +157,20 @@ def parse_files(lines: Sequence[Line]) -> Iterator[Row]:
                 device, port = match[1], None
             elif match := _BELOW.search(text):  # the command line: cd /sys/class/infiniband/mlx5_0/ports/1
                 device, port = match[1], whole(match[2])
+
+
+def _place(folder: str, device: str | None, port: int | None) -> tuple[str | None, int | None]:
+    # What the path says; a path that begins below the device or the port takes the rest from the command line.
+    if below := _BELOW.search(folder):
+        return below[1], whole(below[2])
+    names = folder.split("/")
+    if names[-1].isascii() and names[-1].isdigit():
+        port = whole(names.pop())
+        if names and names[-1] == "ports":
+            names.pop()
+        if names and names[-1] not in ("", ".", ".."):
+            device = names[-1].rpartition(" ")[2]
+    return device, port
 
 
 # --- perfquery ---

@@ -68,7 +68,7 @@ def whole(text: Any) -> int | None:
     """Read an integer as tools print it (decimal, or hex with 0x), at most LARGEST; None for anything else."""
     if isinstance(text, str):
         try:
-            text = int(text.strip(), 16 if text.strip()[:2] in ("0x", "0X") else 10)
+            text = int(text) if text.isdigit() else int(text, 16 if text.strip()[:2] in ("0x", "0X") else 10)
         except ValueError:
             return None
     if not isinstance(text, int) or isinstance(text, bool):
