@@ -206,25 +206,29 @@ def test_an_excerpt_of_ethtool_without_its_head_is_read():
 PARSERS = (parse_statistic, parse_files, parse_perfquery, parse_ethtool)
 WORDS = st.sampled_from(
     [
-        "link mlx5_0/1",
-        " ",
-        "\n",
-        "\t",
-        ":",
-        "/",
-        "hw_counters/",
-        "counters/a",
-        "ports/1/",
-        "NIC statistics:",
-        "999999999999999999999999999999",
-        "rx_a 5",
-        "PortXmitData:....5",
-        "Port 1 hw counters:",
-        "cntn 4",
-        "infiniband/",
-        "# Port counters: port 1",
-        "./",
-        "1/",
+        *(
+            "link mlx5_0/1",
+            " ",
+            "\n",
+            "\t",
+            ":",
+            "/",
+            "./",
+            "1/",
+            "hw_counters/",
+            "counters/a",
+            "ports/1/",
+            "infiniband/",
+        ),
+        *(
+            "NIC statistics:",
+            "9" * 30,
+            "rx_a 5",
+            "PortXmitData:....5",
+            "Port 1 hw counters:",
+            "cntn 4",
+            "# Port counters: port 1",
+        ),
     ]
 )
 
