@@ -95,12 +95,10 @@ def rows(table: str, objects: list[Object], at: str | int = 1) -> Rows:
 
 def _tuples(table: str, objects: list[Object]) -> list[tuple[Any, ...]]:
     keys = [key for _, key, _ in _COLUMNS[table]]
-    wanted = itemgetter(*keys)
     try:
-        found: list[tuple[Any, ...]] = list(map(wanted, objects))
+        found: list[tuple[Any, ...]] = list(map(itemgetter(*keys), objects))
     except KeyError:  # a kernel owner, a QP of a kind that has no peer
-        empty = dict.fromkeys(keys)
-        found = [wanted({**empty, **entry}) for entry in objects]
+        found = [tuple(map(entry.get, keys)) for entry in objects]
     return found
 
 
