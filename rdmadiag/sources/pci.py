@@ -316,6 +316,9 @@ def _hex(text: str) -> int | None:
 
 # --- lspci ---
 
+LINE_CHARACTERS = 1000
+"""A longer line is not lspci's."""
+
 _CLASSES = {
     "Ethernet controller": 0x0200,
     "Infiniband controller": 0x0207,
@@ -373,6 +376,8 @@ def parse_lspci(lines: Sequence[Line]) -> Iterator[Row | Gap]:
     device = _Device()
     denied, whole = 0, False
     for number, text in lines:
+        if len(text) > LINE_CHARACTERS:
+            continue
         if head := _HEAD.match(text):
             yield from device.rows()
             whole = whole or head["bdf"] in _FIRST
