@@ -175,7 +175,7 @@ def parse_uname(lines: Sequence[Line]) -> Iterator[Row]:
     """Parse `uname -a`, and `uname -r` after its prompt line."""
     asked = ""
     for number, text in lines:
-        if match := _UNAME.search(text):
+        if match := _UNAME.search(text[:500]):
             hostname, kernel = match[1] or match[4], match[2] or match[5]
             values = {"hostname": hostname, "kernel": kernel, "arch": _machine(match[3])}
             yield Row("node", {name: value for name, value in values.items() if value}, number)
