@@ -192,7 +192,7 @@ class Tree:
             names.add(name)
             path = parent
 
-    def entry(self, path: str) -> bytes | str | None | bool:
+    def entry(self, path: str) -> bytes | str | bool | None:
         """Return bytes (file), str (link target), None (folder), or False (not there)."""
         if path in self.entries:
             return self.entries[path]
@@ -211,7 +211,7 @@ class FolderTree:
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
-    def entry(self, path: str) -> bytes | str | None | bool:
+    def entry(self, path: str) -> bytes | str | bool | None:
         """See Tree.entry; links are given as written and resolved by CapturedHost inside of the tree."""
         real = self.folder + path
         try:
@@ -454,7 +454,9 @@ def _canonical(entries: Mapping[str, bytes | str | None]) -> dict[str, bytes | s
         real[path] = place
         return place
 
-    for path in sorted((path for path, entry in entries.items() if isinstance(entry, str)), key=lambda path: path.count("/")):
+    for path in sorted(
+        (path for path, entry in entries.items() if isinstance(entry, str)), key=lambda path: path.count("/")
+    ):
         parent, _, name = path.rpartition("/")
         links[f"{folder(parent)}/{name}"] = str(entries[path])
         real.clear()

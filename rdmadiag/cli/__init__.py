@@ -41,7 +41,9 @@ class Commands(click.Group):
         return command
 
 
-@click.group(cls=Commands, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(
+    cls=Commands, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="rdmadiag")
 def cli() -> None:
     """Read the command line."""

@@ -53,7 +53,9 @@ def as_json(value: Any) -> str:
     return json.dumps(value, indent=1, default=str)
 
 
-def listing(form: str, schema: str, name: str, entries: Sequence[Mapping[str, Any]], text: Callable[[], Iterable[str]]) -> None:
+def listing(
+    form: str, schema: str, name: str, entries: Sequence[Mapping[str, Any]], text: Callable[[], Iterable[str]]
+) -> None:
     """Print a list: JSON as {"schema": ..., NAME: [...]}, or the lines that `text` gives."""
     if form == "json":
         emit(as_json({"schema": f"rdmadiag.{schema}/1", name: list(entries)}))
@@ -65,6 +67,9 @@ def columns(rows: Sequence[Sequence[Any]], heads: Sequence[str] = ()) -> list[st
     """Return rows as aligned columns, control characters taken out."""
     from rdmadiag.render.text import printable
 
-    cells = [[printable("" if cell is None else str(cell)) for cell in row] for row in ([list(heads), *rows] if heads else rows)]
+    cells = [
+        [printable("" if cell is None else str(cell)) for cell in row]
+        for row in ([list(heads), *rows] if heads else rows)
+    ]
     widths = [max(len(row[n]) for row in cells) for n in range(len(cells[0]))] if cells else []
     return ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in cells]

@@ -39,25 +39,60 @@ def seconds(context: click.Context, parameter: click.Parameter, value: str) -> f
 
 
 @click.command(help=HELP, short_help="Say what is wrong, what proves it, and what is unknown.")
-@click.option("--from", "given", multiple=True, metavar="[NODE=]PATH", help="Look at a file, folder, archive or - instead of this node; repeatable.")
-@click.option("--window", default="1s", callback=seconds, show_default=True, help="Time between the two samples of counters; 0 takes one sample.")
-@click.option("--budget", default="10s", callback=seconds, show_default=True, help="Longest time that looking may take.")
-@click.option("--since", default="24h", callback=seconds, show_default=True, help="Leave out log lines that are older, counted from the log's end.")
+@click.option(
+    "--from",
+    "given",
+    multiple=True,
+    metavar="[NODE=]PATH",
+    help="Look at a file, folder, archive or - instead of this node; repeatable.",
+)
+@click.option(
+    "--window",
+    default="1s",
+    callback=seconds,
+    show_default=True,
+    help="Time between the two samples of counters; 0 takes one sample.",
+)
+@click.option(
+    "--budget", default="10s", callback=seconds, show_default=True, help="Longest time that looking may take."
+)
+@click.option(
+    "--since",
+    default="24h",
+    callback=seconds,
+    show_default=True,
+    help="Leave out log lines that are older, counted from the log's end.",
+)
 @click.option("--expect", type=click.Path(), help="Expectation file: what nodes of this kind must have.")
 @click.option("--site", type=click.Path(), help="Site file: overrides parameters of rules.")
-@click.option("--rules", "folders", multiple=True, type=click.Path(), help="More rules: a folder or a file; repeatable.")
+@click.option(
+    "--rules", "folders", multiple=True, type=click.Path(), help="More rules: a folder or a file; repeatable."
+)
 @click.option("--explain", metavar="RULE", help="Show one rule's query, rows, parameters, arithmetic and gaps.")
-@click.option("--fail-on", default="warning", type=click.Choice(["info", "warning", "error", "critical"]), show_default=True, help="Exit 1 from this severity on.")
+@click.option(
+    "--fail-on",
+    default="warning",
+    type=click.Choice(["info", "warning", "error", "critical"]),
+    show_default=True,
+    help="Exit 1 from this severity on.",
+)
 @click.option("--timing", is_flag=True, help="Print on standard error what each source took.")
 @click.option("--format", "form", default="text", type=_output.formats(), show_default=True)
 @click.pass_context
-def command(context: click.Context, form: str, explain: str | None, timing: bool, **options: Any) -> None:
+def command(context: click.Context, /, form: str, explain: str | None, timing: bool, **options: Any) -> None:
     """Run the check."""
     from rdmadiag.diagnose import check
 
     checked = check.check(check.Request(**options), progress=_output.progress)
     if timing:
-        _output.note("\n".join(_output.columns([(t.source, f"{t.seconds * 1000:.1f} ms", t.items) for t in checked.timings], ("source", "time", "rows"))))
+        _output.note(
+            "\n".join(
+                _output.columns(
+                    [(t.source, f"{t.seconds * 1000:.1f} ms", t.items) for t in checked.timings],
+                    ("source", "time", "rows"),
+                )
+            )
+        )
     if explain:
         _explain(form, check.explain(checked, explain))
     else:
@@ -69,16 +104,32 @@ def _explain(form: str, value: dict[str, Any]) -> None:
     if form == "json":
         _output.emit(_output.as_json(value))
         return
-    lines = [f"{value['rule']} ({value['kind']}): {value['title']}", "", "query:", *(f"  {line}" for line in value["query"].splitlines())]
+    lines = [
+        f"{value['rule']} ({value['kind']}): {value['title']}",
+        "",
+        "query:",
+        *(f"  {line}" for line in value["query"].splitlines()),
+    ]
     lines += ["", "patterns:", *(f"  {pattern}" for pattern in value["patterns"])] if value["patterns"] else []
     for name, parameter in value["parameters"].items():
-        lines.append(f"parameter :{name} = {parameter['value']} {parameter['unit']} (default {parameter['default']}; {parameter['source']})")
-    lines += ["", f"reads: {', '.join(value['reads'])}", f"answers: {len(value['answers'])} ({value['seconds'] * 1000:.1f} ms)"]
+        lines.append(
+            f"parameter :{name} = {parameter['value']} {parameter['unit']} (default {parameter['default']}; {parameter['source']})"
+        )
+    lines += [
+        "",
+        f"reads: {', '.join(value['reads'])}",
+        f"answers: {len(value['answers'])} ({value['seconds'] * 1000:.1f} ms)",
+    ]
     for answer in value["answers"][:50]:
         lines.append(f"  {answer['answer'].upper()}: {answer['says']}")
         lines += [f"      {name} = {item}" for name, item in answer["row"].items() if item is not None]
-    lines += [f"gap: {', '.join(gap['tables'])}: {gap['reason']}. {gap.get('how', '')}".rstrip() for gap in value["gaps"]]
+    lines += [
+        f"gap: {', '.join(gap['tables'])}: {gap['reason']}. {gap.get('how', '')}".rstrip() for gap in value["gaps"]
+    ]
     lines += [f"not a false alarm? {value['false_alarm']}"] if value["false_alarm"] else []
-    lines += [f"explains: {', '.join(value['explains']) or 'nothing'}", f"explained by: {', '.join(value['explained_by']) or 'nothing'}"]
+    lines += [
+        f"explains: {', '.join(value['explains']) or 'nothing'}",
+        f"explained by: {', '.join(value['explained_by']) or 'nothing'}",
+    ]
     lines += [f"see: {ref}" for ref in value["refs"]]
     _output.emit("\n".join(printable(line) for line in lines))

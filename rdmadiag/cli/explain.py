@@ -7,7 +7,10 @@ import click
 from rdmadiag.cli import _output
 
 
-@click.command(short_help="Decode a status, syndrome, opcode, QP transition, error CQE, counter ...", context_settings={"ignore_unknown_options": True})
+@click.command(
+    short_help="Decode a status, syndrome, opcode, QP transition, error CQE, counter ...",
+    context_settings={"ignore_unknown_options": True},
+)
 @click.argument("topic", required=False)
 @click.argument("words", nargs=-1)
 @click.option("--format", "form", default="text", type=click.Choice(["text", "json"]), show_default=True)
@@ -27,9 +30,18 @@ def command(topic: str | None, words: tuple[str, ...], form: str) -> None:
     from rdmadiag import explain, registry
 
     if topic is None:
-        topics = [(name.replace("_", "-"), registry.load(explain, name)) for name in registry.names(explain) if hasattr(registry.load(explain, name), "decode")]
-        entries = [{"name": name, "help": module.HELP, "examples": [" ".join(words) for words in module.EXAMPLES]} for name, module in topics]
-        _output.listing(form, "topics", "topics", entries, lambda: _output.columns([(name, module.HELP) for name, module in topics]))
+        topics = [
+            (name.replace("_", "-"), registry.load(explain, name))
+            for name in registry.names(explain)
+            if hasattr(registry.load(explain, name), "decode")
+        ]
+        entries = [
+            {"name": name, "help": module.HELP, "examples": [" ".join(words) for words in module.EXAMPLES]}
+            for name, module in topics
+        ]
+        _output.listing(
+            form, "topics", "topics", entries, lambda: _output.columns([(name, module.HELP) for name, module in topics])
+        )
         return
     name = explain.ALIASES.get(topic, topic).replace("-", "_")
     if words == ("-",):
@@ -52,7 +64,11 @@ def _lines(value: dict[str, object], indent: str = "") -> list[str]:
         elif isinstance(item, (list, tuple)):
             lines.append(f"{indent}{name}:")
             for entry in item:
-                lines += _lines(entry, indent + "  ") if isinstance(entry, dict) else [f"{indent}  - {printable(str(entry))}"]
+                lines += (
+                    _lines(entry, indent + "  ")
+                    if isinstance(entry, dict)
+                    else [f"{indent}  - {printable(str(entry))}"]
+                )
         elif item not in (None, ""):
             lines.append(f"{indent}{name}: {printable(str(item))}")
     return lines

@@ -10,9 +10,23 @@ from rdmadiag.cli.check import seconds
 
 @click.command(short_help="Ask the evidence in SQL (SELECT only).")
 @click.argument("sql")
-@click.option("--from", "given", multiple=True, metavar="[NODE=]PATH", help="Ask about a file, folder, archive or - instead of this node; repeatable.")
-@click.option("--window", default="0", callback=seconds, show_default=True, help="Time between two samples of counters; 0 takes one sample.")
-@click.option("--budget", default="10s", callback=seconds, show_default=True, help="Longest time that looking may take.")
+@click.option(
+    "--from",
+    "given",
+    multiple=True,
+    metavar="[NODE=]PATH",
+    help="Ask about a file, folder, archive or - instead of this node; repeatable.",
+)
+@click.option(
+    "--window",
+    default="0",
+    callback=seconds,
+    show_default=True,
+    help="Time between two samples of counters; 0 takes one sample.",
+)
+@click.option(
+    "--budget", default="10s", callback=seconds, show_default=True, help="Longest time that looking may take."
+)
 @click.option("--format", "form", default="text", type=click.Choice(["text", "csv", "json"]), show_default=True)
 def command(sql: str, given: tuple[str, ...], window: float, budget: float, form: str) -> None:
     """Run one SELECT over the evidence tables (`rdmadiag tables` prints them); read-only, bounded in time and memory.
@@ -27,7 +41,11 @@ def command(sql: str, given: tuple[str, ...], window: float, budget: float, form
 
     names, rows, more = check.query(check.Request(given=given, window=window, budget=budget), sql, _output.progress)
     if form == "json":
-        _output.emit(_output.as_json({"schema": "rdmadiag.rows/1", "columns": names, "rows": [list(row) for row in rows], "left_out": more}))
+        _output.emit(
+            _output.as_json(
+                {"schema": "rdmadiag.rows/1", "columns": names, "rows": [list(row) for row in rows], "left_out": more}
+            )
+        )
     elif form == "csv":
         _output.emit(_csv(names, rows))
     else:

@@ -9,7 +9,9 @@ import click
 from rdmadiag.cli import _output
 
 FORMAT = click.option("--format", "form", default="text", type=click.Choice(["text", "json"]), show_default=True)
-FOLDERS = click.option("--rules", "folders", multiple=True, type=click.Path(), help="More rules: a folder or a file; repeatable.")
+FOLDERS = click.option(
+    "--rules", "folders", multiple=True, type=click.Path(), help="More rules: a folder or a file; repeatable."
+)
 
 
 @click.group(short_help="List, show, check (lint) and try (test) the rules.")
@@ -35,8 +37,17 @@ def list_rules(layer: str | None, kind: str | None, folders: tuple[str, ...], fo
     from rdmadiag.diagnose import rulebook
 
     rules = [r for r in rulebook.load(folders) if layer in (None, r.layer) and kind in (None, r.kind)]
-    entries = [{"id": r.id, "kind": r.kind, "layer": r.layer, "severity": r.severity, "title": r.title, "explains": r.explains} for r in rules]
-    _output.listing(form, "rules", "rules", entries, lambda: _output.columns([(r.layer, r.kind, r.severity, r.id, r.title) for r in rules]))
+    entries = [
+        {"id": r.id, "kind": r.kind, "layer": r.layer, "severity": r.severity, "title": r.title, "explains": r.explains}
+        for r in rules
+    ]
+    _output.listing(
+        form,
+        "rules",
+        "rules",
+        entries,
+        lambda: _output.columns([(r.layer, r.kind, r.severity, r.id, r.title) for r in rules]),
+    )
 
 
 @command.command("show", short_help="Show one rule.")
@@ -59,7 +70,12 @@ def show(name: str, folders: tuple[str, ...], form: str) -> None:
 
 
 def _lines(rule: Any, causes: list[str]) -> list[str]:
-    lines = [f"{rule.id}: {rule.title}", f"{rule.kind}, layer {rule.layer}, {rule.severity}; as a cause {rule.prior}; lies in the {rule.lies_in}", "", "query:"]
+    lines = [
+        f"{rule.id}: {rule.title}",
+        f"{rule.kind}, layer {rule.layer}, {rule.severity}; as a cause {rule.prior}; lies in the {rule.lies_in}",
+        "",
+        "query:",
+    ]
     lines += [f"  {line}" for line in rule.query.splitlines()]
     lines += ["patterns:", *(f"  {pattern}" for pattern in rule.patterns)] if rule.patterns else []
     for name, parameter in rule.data.get("parameters", {}).items():
@@ -81,10 +97,18 @@ def lint(paths: tuple[str, ...], form: str) -> None:
     if paths:
         rules = [rule for rule in rulebook.load(paths) if not rule.path.startswith(rulebook.shipped_folder())]
     else:
-        book = rulebook.Rulebook(rulebook.parse(path, rulebook.read_json(path)) for path in rulebook.files(rulebook.shipped_folder()))
+        book = rulebook.Rulebook(
+            rulebook.parse(path, rulebook.read_json(path)) for path in rulebook.files(rulebook.shipped_folder())
+        )
         rulebook.check(book, book)
         rules = list(book)
-    _output.listing(form, "rules", "rules", [{"id": r.id, "path": r.path} for r in rules], lambda: [f"{len(rules)} rules are well formed"])
+    _output.listing(
+        form,
+        "rules",
+        "rules",
+        [{"id": r.id, "path": r.path} for r in rules],
+        lambda: [f"{len(rules)} rules are well formed"],
+    )
 
 
 @command.command("test", short_help="Try rules on their own examples.")
@@ -108,7 +132,10 @@ def test(context: click.Context, names: tuple[str, ...], form: str) -> None:
     failed = [result for result in tried if result.problem]
 
     def text() -> list[str]:
-        return [*(f"{t.rule} {t.example}: {t.problem}" for t in failed), f"{len(tried) - len(failed)} of {len(tried)} examples of {len(chosen)} rules hold"]
+        return [
+            *(f"{t.rule} {t.example}: {t.problem}" for t in failed),
+            f"{len(tried) - len(failed)} of {len(tried)} examples of {len(chosen)} rules hold",
+        ]
 
     _output.listing(form, "examples", "examples", [t._asdict() for t in tried], text)
     context.exit(1 if failed else 0)

@@ -26,7 +26,14 @@ def command(names: tuple[str, ...], form: str) -> None:
         raise BadInput(f"no table {', '.join(unknown)}; known: {', '.join(tables)}")
     chosen = [tables[name] for name in names or tables]
     entries = [
-        {"name": t.name, "view": t.view, "meaning": t.meaning, "key": t.key, "columns": [c._asdict() for c in t.columns]} for t in chosen
+        {
+            "name": t.name,
+            "view": t.view,
+            "meaning": t.meaning,
+            "key": t.key,
+            "columns": [c._asdict() for c in t.columns],
+        }
+        for t in chosen
     ]
 
     def text() -> list[str]:

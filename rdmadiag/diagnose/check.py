@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from rdmadiag import sources
 from rdmadiag.diagnose import engine, report, rulebook
 from rdmadiag.errors import BadInput
 from rdmadiag.evidence import collect
@@ -55,11 +56,15 @@ def check(request: Request, host: Host | None = None, progress: Callable[[str], 
 
 
 def look(
-    request: Request, book: rulebook.Rulebook, expected: Mapping[str, Any], host: Host | None = None, progress: Callable[[str], None] = lambda text: None
+    request: Request,
+    book: rulebook.Rulebook,
+    expected: Mapping[str, Any],
+    host: Host | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> tuple[Evidence, list[str], list[collect.Timing]]:
     """Fill the evidence of one run. Returns it, the paths of texts that nothing recognised, and what each source took."""
     evidence = Evidence(rulebook.extra_log_columns(book))
-    modules = collect.sources()
+    modules = sources.load()
     texts = collect.library(modules, book.patterns(), cached=not request.folders)
     options = collect.Options(request.window, request.budget, request.since)
     unread: list[str] = []
@@ -81,7 +86,9 @@ def explain(checked: Checked, name: str) -> dict[str, Any]:
         import difflib
 
         near = difflib.get_close_matches(name, list(checked.book.rules), 5, 0.4)
-        raise BadInput(f"no rule {name!r}" + (f"; near: {', '.join(near)}" if near else "; `rdmadiag rules list` shows all"))
+        raise BadInput(
+            f"no rule {name!r}" + (f"; near: {', '.join(near)}" if near else "; `rdmadiag rules list` shows all")
+        )
     rule, result = checked.book[name], checked.results[name]
     gaps = [gap for gap in checked.report["gaps"] if set(gap["tables"]) & result.reads]
     return {
@@ -92,14 +99,17 @@ def explain(checked: Checked, name: str) -> dict[str, Any]:
         "query": rule.query,
         "patterns": rule.patterns,
         "parameters": {
-            key: {**rule.data["parameters"][key], "value": checked.site.get(name, {}).get(key, value)} for key, value in rule.parameters.items()
+            key: {**rule.data["parameters"][key], "value": checked.site.get(name, {}).get(key, value)}
+            for key, value in rule.parameters.items()
         },
         "reads": sorted(result.reads),
         "answers": [
             {
                 "answer": {1: "yes", 0: "no", None: "unknown"}[answer.wrong],
                 "subject": answer.subject,
-                "says": engine.fill(rule.message if answer.wrong else rule.fine, answer.row) if answer.wrong is not None else answer.reason,
+                "says": engine.fill(rule.message if answer.wrong else rule.fine, answer.row)
+                if answer.wrong is not None
+                else answer.reason,
                 "row": answer.row,
             }
             for answer in result.answers
@@ -114,7 +124,9 @@ def explain(checked: Checked, name: str) -> dict[str, Any]:
     }
 
 
-def query(request: Request, sql: str, progress: Callable[[str], None] = lambda text: None) -> tuple[list[str], list[tuple[Any, ...]], int]:
+def query(
+    request: Request, sql: str, progress: Callable[[str], None] = lambda text: None
+) -> tuple[list[str], list[tuple[Any, ...]], int]:
     """Run one guarded SELECT over the evidence. Returns columns, rows, and how many more there were. Raises BadInput."""
     import sqlite3
 
@@ -123,5 +135,7 @@ def query(request: Request, sql: str, progress: Callable[[str], None] = lambda t
     try:
         names, rows, more, _ = engine.run(evidence.db, sql, {}, request.budget)
     except (sqlite3.Error, sqlite3.Warning, MemoryError) as error:
-        raise BadInput(f"the query cannot be run: {error or 'out of memory'}; `rdmadiag tables` prints tables and columns") from error
+        raise BadInput(
+            f"the query cannot be run: {error or 'out of memory'}; `rdmadiag tables` prints tables and columns"
+        ) from error
     return names, rows, more

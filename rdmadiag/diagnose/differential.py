@@ -95,7 +95,11 @@ def _tie(cause: _Node, effects: Iterable[_Node]) -> None:
 
 
 def _differ(
-    book: Rulebook, results: Mapping[str, Result], symptom: _Node, unknown: dict[tuple[str, tuple[Any, ...]], _Node], ruled_out: dict[tuple[str, str], dict[str, Any]]
+    book: Rulebook,
+    results: Mapping[str, Result],
+    symptom: _Node,
+    unknown: dict[tuple[str, tuple[Any, ...]], _Node],
+    ruled_out: dict[tuple[str, str], dict[str, Any]],
 ) -> None:
     # Walk from the symptom to what may have caused it, and what may have caused that.
     candidates: list[_Node] = []
@@ -106,7 +110,11 @@ def _differ(
         if rule.id in visited:
             continue
         visited.add(rule.id)
-        joined = [a for a in results[rule.id].answers if compatible(a.subject, symptom.subject)] if rule.id in results else []
+        joined = (
+            [a for a in results[rule.id].answers if compatible(a.subject, symptom.subject)]
+            if rule.id in results
+            else []
+        )
         if any(answer.wrong == 1 for answer in joined):
             continue  # a confirmed cause: what lies behind it belongs to it
         open_answers = [answer for answer in joined if answer.wrong is None]
@@ -145,7 +153,11 @@ def _rule_out(ruled_out: dict[tuple[str, str], dict[str, Any]], symptom: _Node, 
 
 
 def _facts(row: Mapping[str, Any]) -> str:
-    told = [f"{name} {value}" for name, value in row.items() if value is not None and name not in ("node", "origin", "lean", "text")]
+    told = [
+        f"{name} {value}"
+        for name, value in row.items()
+        if value is not None and name not in ("node", "origin", "lean", "text")
+    ]
     return ", ".join(told[:6]) or "looked for and not there"
 
 

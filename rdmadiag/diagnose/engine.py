@@ -17,15 +17,15 @@ KEYS = ("node", "device", "port", "qpn", "netdev", "bdf", "pid", "peer")
 
 RULE_SECONDS = 2.0
 """Longest time that one rule's query may take [s]."""
-HEAP_BYTES = 256 << 20
-"""Memory that SQLite may take beyond what the evidence holds [bytes]."""
+HEAP_BYTES = 512 << 20
+"""Memory that SQLite may take in this process, the evidence included [bytes]; once set it cannot be raised."""
+TEXT_BYTES = 16 << 20
+"""Longest text that a query may make [bytes] (Python 3.11 on)."""
 ROW_LIMIT = 10_000
 """Rows kept of one query; more are counted, not kept."""
 
 FUNCTIONS = frozenset(
-    "abs avg coalesce count glob group_concat hex ifnull iif instr length like lower ltrim max min nullif round rtrim sign"
-    " substr substring sum total trim typeof unicode upper row_number rank dense_rank lag lead first_value last_value"
-    " json_extract json_array_length unlikely likely cast replace".split()
+    ["abs", "avg", "coalesce", "count", "glob", "group_concat", "hex", "ifnull", "iif", "instr", "length", "like", "lower", "ltrim", "max", "min", "nullif", "round", "rtrim", "sign", "substr", "substring", "sum", "total", "trim", "typeof", "unicode", "upper", "row_number", "rank", "dense_rank", "lag", "lead", "first_value", "last_value", "json_extract", "json_array_length", "unlikely", "likely", "cast", "replace"]
 )
 """SQL functions that rules and `query` may call."""
 
@@ -63,7 +63,9 @@ class _Guard:
         self.deadline = float("inf")
         self._known = {*table_names(), "signal", "kernel_event", "app_event"}
 
-    def _authorize(self, action: int, first: str | None, second: str | None, database: str | None, view: str | None) -> int:
+    def _authorize(
+        self, action: int, first: str | None, second: str | None, database: str | None, view: str | None
+    ) -> int:
         if action == _ACTION_READ:
             if first in self._known:
                 self.tables.add(first or "")
@@ -75,7 +77,11 @@ class _Guard:
         if action in (_ACTION_SELECT, _ACTION_RECURSIVE):
             return sqlite3.SQLITE_OK
         if action == _ACTION_FUNCTION:
-            return sqlite3.SQLITE_OK if (second or "").lower() in FUNCTIONS else self._refuse(f"function {second}() may not be called")
+            return (
+                sqlite3.SQLITE_OK
+                if (second or "").lower() in FUNCTIONS
+                else self._refuse(f"function {second}() may not be called")
+            )
         return self._refuse("only SELECT is allowed")
 
     def _refuse(self, why: str) -> int:
@@ -83,24 +89,21 @@ class _Guard:
         return sqlite3.SQLITE_DENY
 
     def __enter__(self) -> _Guard:
-        self.db.execute(f"PRAGMA hard_heap_limit = {_heap(self.db)}")
+        self.db.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
+        if hasattr(self.db, "setlimit"):
+            self.db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_BYTES)
         self.db.set_authorizer(self._authorize)
         self.db.set_progress_handler(lambda: 1 if time.monotonic() > self.deadline else 0, 20_000)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.db.set_authorizer(None)
-        self.db.set_progress_handler(None, 0)  # type: ignore[arg-type]  # None is what clears it
-        self.db.execute("PRAGMA hard_heap_limit = 0")
+        self.db.set_progress_handler(None, 0)
 
 
-def _heap(db: sqlite3.Connection) -> int:
-    pages: int = db.execute("PRAGMA page_count").fetchone()[0]
-    size: int = db.execute("PRAGMA page_size").fetchone()[0]
-    return pages * size * 2 + HEAP_BYTES
-
-
-def run(db: sqlite3.Connection, sql: str, parameters: Mapping[str, Any], seconds: float) -> tuple[list[str], list[tuple[Any, ...]], int, set[str]]:
+def run(
+    db: sqlite3.Connection, sql: str, parameters: Mapping[str, Any], seconds: float
+) -> tuple[list[str], list[tuple[Any, ...]], int, set[str]]:
     """Run one guarded query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables read.
 
     Raises sqlite3.Error (not authorized, bad SQL, interrupted) or MemoryError, with what was refused as a note in the text.
@@ -137,7 +140,9 @@ def prepare(db: sqlite3.Connection, rule: Rule) -> list[str]:
     return names
 
 
-def evaluate(evidence: Evidence, book: Rulebook, site: Mapping[str, Mapping[str, Any]] | None = None) -> dict[str, Result]:
+def evaluate(
+    evidence: Evidence, book: Rulebook, site: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Result]:
     """Run every rule. A rule whose tables have a gap and that has no row for a node answers unknown for it."""
     gaps = _gaps(evidence)
     nodes = evidence.nodes()
@@ -150,13 +155,17 @@ def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in cursor]
 
 
-def _evaluate(evidence: Evidence, rule: Rule, site: Mapping[str, Any], gaps: list[dict[str, Any]], nodes: Sequence[str]) -> Result:
+def _evaluate(
+    evidence: Evidence, rule: Rule, site: Mapping[str, Any], gaps: list[dict[str, Any]], nodes: Sequence[str]
+) -> Result:
     start = time.perf_counter()
     try:
         names, rows, left_out, reads = run(evidence.db, rule.query, _bound(rule, site), RULE_SECONDS)
     except (sqlite3.Error, MemoryError) as error:
         reason = f"the rule's query failed: {error or 'out of memory'}"
-        answers = [Answer(rule, None, {"node": node}, {}, reason, f"rdmadiag check --explain {rule.id}") for node in nodes]
+        answers = [
+            Answer(rule, None, {"node": node}, {}, reason, f"rdmadiag check --explain {rule.id}") for node in nodes
+        ]
         return Result(rule, answers, frozenset(), 0, time.perf_counter() - start)
     answers = []
     for values in rows:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from io import BytesIO
 from typing import Any, NamedTuple
 
+from rdmadiag import sources
 from rdmadiag.diagnose import engine, rulebook
 from rdmadiag.errors import BadFile
 from rdmadiag.evidence import collect, paste
@@ -26,7 +27,9 @@ class Tried(NamedTuple):
     problem: str
 
 
-def evidence_of(example: Mapping[str, list[Any]], book: rulebook.Rulebook, library: paste.Library, place: str) -> Evidence:
+def evidence_of(
+    example: Mapping[str, list[Any]], book: rulebook.Rulebook, library: paste.Library, place: str
+) -> Evidence:
     """Make the evidence that an example names. Raises BadFile for a table or column that does not exist.
 
     Keys: a table's name with rows (node `n` unless a row names one); `text`, `kernel_text`: lines of a pasted log or tool output, of a whole
@@ -50,13 +53,20 @@ def evidence_of(example: Mapping[str, list[Any]], book: rulebook.Rulebook, libra
 
 
 def _paste(evidence: Evidence, library: paste.Library, text: str, kernel: bool) -> None:
-    read = paste.read_text(library, GivenText(None, "example", "example", BytesIO(text.encode())), time.monotonic() + 60, _SINCE)
+    read = paste.read_text(
+        library, GivenText(None, "example", "example", BytesIO(text.encode())), time.monotonic() + 60, _SINCE
+    )
     for source, host, item in read.items:
         if isinstance(item, Row) and item.table == "reading" and kernel:
             continue
         evidence.add_item(host or NODE, source, item, "example")
     if kernel:
-        evidence.add(NODE, {"source": "dmesg", "log": "kernel", "complete": 1, "lines": text.count("\n") + 1}, "reading", "example")
+        evidence.add(
+            NODE,
+            {"source": "dmesg", "log": "kernel", "complete": 1, "lines": text.count("\n") + 1},
+            "reading",
+            "example",
+        )
 
 
 def run(rule: rulebook.Rule, book: rulebook.Rulebook, library: paste.Library) -> Iterator[Tried]:
@@ -80,4 +90,4 @@ def _problem(wanted: str, result: engine.Result) -> str:
 
 def library_for(book: rulebook.Rulebook) -> paste.Library:
     """Make the library of all tools and all patterns, for many examples."""
-    return collect.library(collect.sources(), book.patterns())
+    return collect.library(sources.load(), book.patterns())

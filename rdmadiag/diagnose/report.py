@@ -12,7 +12,9 @@ from rdmadiag.evidence.store import Evidence
 SCHEMA = "rdmadiag.report/1"
 
 
-def build(evidence: Evidence, book: Rulebook, results: Mapping[str, engine.Result], fail_on: str, unread: Sequence[str] = ()) -> dict[str, Any]:
+def build(
+    evidence: Evidence, book: Rulebook, results: Mapping[str, engine.Result], fail_on: str, unread: Sequence[str] = ()
+) -> dict[str, Any]:
     """Return the report. `unread`: texts in which no tool and no pattern was recognised."""
     judged = differential.judge(book, results)
     gaps = _gaps(evidence)
@@ -63,6 +65,8 @@ def _counts(results: Mapping[str, engine.Result]) -> dict[str, int]:
     counts = {"all": len(results), "wrong": 0, "fine": 0, "unknown": 0, "not_applicable": 0}
     for result in results.values():
         answers = {answer.wrong for answer in result.answers}
-        name = "wrong" if 1 in answers else "unknown" if None in answers else "fine" if 0 in answers else "not_applicable"
+        name = (
+            "wrong" if 1 in answers else "unknown" if None in answers else "fine" if 0 in answers else "not_applicable"
+        )
         counts[name] += 1
     return counts

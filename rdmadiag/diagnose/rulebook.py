@@ -60,7 +60,9 @@ class Rulebook:
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = {rule.id: rule for rule in rules}
-        self.groups = sorted({name for rule in self.rules.values() for pattern in rule.patterns for name in _groups(pattern)})
+        self.groups = sorted(
+            {name for rule in self.rules.values() for pattern in rule.patterns for name in _groups(pattern)}
+        )
 
     def __iter__(self) -> Any:
         return iter(self.rules.values())
@@ -92,9 +94,9 @@ def _groups(pattern: str) -> list[str]:
 
 def shipped_folder() -> str:
     """Return the folder of the shipped rules."""
-    import rdmadiag.rules
+    import importlib
 
-    return os.fspath(next(iter(rdmadiag.rules.__path__)))
+    return str(next(iter(importlib.import_module("rdmadiag.rules").__path__)))
 
 
 def files(folder: str) -> list[str]:
@@ -102,7 +104,9 @@ def files(folder: str) -> list[str]:
     found = []
     for place, folders, names in os.walk(folder):
         folders.sort()
-        found += [os.path.join(place, name) for name in sorted(names) if name.endswith(".json") and name != "rule.schema.json"]
+        found += [
+            os.path.join(place, name) for name in sorted(names) if name.endswith(".json") and name != "rule.schema.json"
+        ]
     return found
 
 
@@ -209,7 +213,9 @@ def check(book: Rulebook, rules: Iterable[Rule]) -> None:
         for key in ("message", "fine", "settle"):
             for name in _FIELD.findall(rule.data.get(key, "")):
                 if name not in columns:
-                    raise BadFile(rule.path, f"/{key}", f"{{{name}}} is not a column of the query; it has {', '.join(columns)}")
+                    raise BadFile(
+                        rule.path, f"/{key}", f"{{{name}}} is not a column of the query; it has {', '.join(columns)}"
+                    )
         for number, text in enumerate(rule.fix):
             for name in _FIELD.findall(text):
                 if name not in columns:
@@ -248,7 +254,11 @@ def extra_log_columns(book: Rulebook) -> list[str]:
 def site_parameters(path: str, book: Rulebook) -> dict[str, dict[str, Any]]:
     """Read a site file: {"schema": "rdmadiag.site/1", "parameters": {RULE: {NAME: VALUE}}}. Raises BadFile."""
     data = read_json(path)
-    if not isinstance(data, dict) or data.get("schema") != "rdmadiag.site/1" or not isinstance(data.get("parameters"), dict):
+    if (
+        not isinstance(data, dict)
+        or data.get("schema") != "rdmadiag.site/1"
+        or not isinstance(data.get("parameters"), dict)
+    ):
         raise BadFile(path, "", 'wanted {"schema": "rdmadiag.site/1", "parameters": {RULE: {NAME: VALUE}}}')
     for extra in sorted(set(data) - {"schema", "parameters"}):
         raise BadFile(path, f"/{extra}", "unknown key; known: schema, parameters")
@@ -260,10 +270,20 @@ def site_parameters(path: str, book: Rulebook) -> dict[str, dict[str, Any]]:
         for key, value in values.items():
             default = book[name].parameters.get(key)
             if default is None:
-                raise BadFile(path, f"/parameters/{name}/{key}", f"no such parameter; known: {', '.join(book[name].parameters) or 'none'}")
+                raise BadFile(
+                    path,
+                    f"/parameters/{name}/{key}",
+                    f"no such parameter; known: {', '.join(book[name].parameters) or 'none'}",
+                )
             numeric = isinstance(default, (int, float))
-            if isinstance(value, bool) or isinstance(value, (int, float)) != numeric or not isinstance(value, (int, float, str)):
-                raise BadFile(path, f"/parameters/{name}/{key}", f"wanted {'a number' if numeric else 'a text'}, not {value!r}")
+            if (
+                isinstance(value, bool)
+                or isinstance(value, (int, float)) != numeric
+                or not isinstance(value, (int, float, str))
+            ):
+                raise BadFile(
+                    path, f"/parameters/{name}/{key}", f"wanted {'a number' if numeric else 'a text'}, not {value!r}"
+                )
     return dict(data["parameters"])
 
 
@@ -272,7 +292,17 @@ def expectations(path: str) -> dict[str, Any]:
     data = read_json(path)
     if not isinstance(data, dict) or data.get("schema") != "rdmadiag.expect/1":
         raise BadFile(path, "", 'wanted {"schema": "rdmadiag.expect/1", "nic_count": 8, ...}')
-    known = {"nic_count", "rate_gbps", "mtu_bytes", "active_mtu", "fw_ver", "pfc_priority", "dscp", "rails", "gid_index"}
+    known = {
+        "nic_count",
+        "rate_gbps",
+        "mtu_bytes",
+        "active_mtu",
+        "fw_ver",
+        "pfc_priority",
+        "dscp",
+        "rails",
+        "gid_index",
+    }
     for name, value in data.items():
         if name == "schema":
             continue

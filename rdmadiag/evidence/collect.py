@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from rdmadiag import registry
 from rdmadiag.errors import BadFile, HostRefused, NotGiven, NotPresent
 from rdmadiag.evidence import given, paste
 from rdmadiag.evidence.row import Gap, Printed, Row, Rows
@@ -42,16 +41,11 @@ class Timing(NamedTuple):
     items: int
 
 
-def sources(names: Sequence[str] = ()) -> dict[str, ModuleType]:
-    """Import the sources (all, or those named). Raises BadInput for an unknown name."""
-    import rdmadiag.sources
-
-    return {name: registry.load(rdmadiag.sources, name) for name in names or registry.names(rdmadiag.sources)}
-
-
-def library(modules: dict[str, ModuleType], patterns: Sequence[tuple[str, int, str, str]], cached: bool = True) -> paste.Library:
+def library(
+    modules: dict[str, ModuleType], patterns: Sequence[tuple[str, int, str, str]], cached: bool = True
+) -> paste.Library:
     """Make the library of known texts and patterns for this run."""
-    texts = [paste.Known(name, text) for name, module in modules.items() for text in getattr(module, "TEXTS", ())]
+    texts = [(name, text) for name, module in modules.items() for text in getattr(module, "TEXTS", ())]
     return paste.Library(texts, patterns, cached)
 
 
@@ -69,7 +63,9 @@ def run_source(name: str, module: ModuleType, host: Host, skip: frozenset[str] =
         yield Gap(tables, f"source {name} crashed: {type(error).__name__}: {error}", "crash", "report this", name)
 
 
-def live(evidence: Evidence, host: Host, modules: dict[str, ModuleType], texts: paste.Library, options: Options) -> list[Timing]:
+def live(
+    evidence: Evidence, host: Host, modules: dict[str, ModuleType], texts: paste.Library, options: Options
+) -> list[Timing]:
     """Look at this node. Sources run in a child process, so that one that hangs in the kernel holds nobody up."""
     node = host.name
     with_read = [name for name, module in modules.items() if hasattr(module, "read")]
@@ -103,7 +99,12 @@ def live(evidence: Evidence, host: Host, modules: dict[str, ModuleType], texts: 
 
 
 def _in_children(
-    plan: list[tuple[str, str]], modules: dict[str, ModuleType], host: Host, skip: set[str], options: Options, deadline: float
+    plan: list[tuple[str, str]],
+    modules: dict[str, ModuleType],
+    host: Host,
+    skip: set[str],
+    options: Options,
+    deadline: float,
 ) -> Iterator[tuple[str, str, list[Item], float, float]]:
     # One child does the whole plan; only when a source hangs is the child killed, and another one goes on behind it.
     first_sample = time.monotonic()
@@ -118,8 +119,20 @@ def _in_children(
                     items, clock, seconds, ended = _receive(pipe, min(wait, max(0.0, deadline - time.monotonic())))
                     plan.pop(0)
                     if not ended:
-                        why = f"took longer than {limit:g} s" if time.monotonic() < deadline else f"the budget of {options.budget:g} s was used up"
-                        items.append(Gap(tuple(modules[name].TABLES), f"source {name}: {why}", "timeout", "raise --budget, or look why the kernel does not answer", name))
+                        why = (
+                            f"took longer than {limit:g} s"
+                            if time.monotonic() < deadline
+                            else f"the budget of {options.budget:g} s was used up"
+                        )
+                        items.append(
+                            Gap(
+                                tuple(modules[name].TABLES),
+                                f"source {name}: {why}",
+                                "timeout",
+                                "raise --budget, or look why the kernel does not answer",
+                                name,
+                            )
+                        )
                     yield name, phase, items, clock, seconds
                     if not ended:
                         break
@@ -128,7 +141,21 @@ def _in_children(
             _reap(pid)
         if plan and time.monotonic() >= deadline:
             for name, _ in plan:
-                yield name, "last", [Gap(tuple(modules[name].TABLES), f"the budget of {options.budget:g} s was used up", "timeout", "raise --budget", name)], 0.0, 0.0
+                yield (
+                    name,
+                    "last",
+                    [
+                        Gap(
+                            tuple(modules[name].TABLES),
+                            f"the budget of {options.budget:g} s was used up",
+                            "timeout",
+                            "raise --budget",
+                            name,
+                        )
+                    ],
+                    0.0,
+                    0.0,
+                )
             return
 
 
@@ -140,7 +167,14 @@ def _reap(pid: int) -> None:
         time.sleep(0.005)
 
 
-def _fork(plan: list[tuple[str, str]], modules: dict[str, ModuleType], host: Host, skip: frozenset[str], window: float, first: float) -> tuple[int, int]:
+def _fork(
+    plan: list[tuple[str, str]],
+    modules: dict[str, ModuleType],
+    host: Host,
+    skip: frozenset[str],
+    window: float,
+    first: float,
+) -> tuple[int, int]:
     reader, writer = os.pipe()
     pid = os.fork()
     if pid:
@@ -190,7 +224,7 @@ def _receive(pipe: Any, seconds: float) -> tuple[list[Item], float, float, bool]
         body = _exactly(pipe, int.from_bytes(head, "little"), deadline) if head else None
         if body is None:
             return items, clock, took or seconds, False
-        batch, clock, took, ended = pickle.loads(body)  # noqa: S301  # from our own child
+        batch, clock, took, ended = pickle.loads(body)  # from our own child
         items += batch
         if ended:
             return items, clock, took, True
@@ -235,7 +269,12 @@ def tree(evidence: Evidence, part: given.GivenTree, node: str, modules: dict[str
 
 
 def from_paths(
-    evidence: Evidence, specs: Sequence[str], modules: dict[str, ModuleType], texts: paste.Library, options: Options, progress: Callable[[str], None] = lambda text: None
+    evidence: Evidence,
+    specs: Sequence[str],
+    modules: dict[str, ModuleType],
+    texts: paste.Library,
+    options: Options,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> list[str]:
     """Read all that `--from` names, never the live node. Returns the paths of texts that no tool or pattern knew.
 
@@ -253,10 +292,22 @@ def from_paths(
             elif isinstance(part, given.GivenTree):
                 trees.append(part)
             elif time.monotonic() > deadline:
-                evidence.gap(None, "given", Gap(("reading",), f"the budget of {options.budget:g} s was used up", "truncated", "raise --budget", part.path))
+                evidence.gap(
+                    None,
+                    "given",
+                    Gap(
+                        ("reading",),
+                        f"the budget of {options.budget:g} s was used up",
+                        "truncated",
+                        "raise --budget",
+                        part.path,
+                    ),
+                )
             else:
                 progress(part.path)
-                _read_part(evidence, texts, part, deadline, options, reads, alone=part.path in (spec, spec.partition("=")[2]))
+                _read_part(
+                    evidence, texts, part, deadline, options, reads, alone=part.path in (spec, spec.partition("=")[2])
+                )
         if not found:
             raise BadFile(spec, "", "an empty folder or archive; wanted texts or a captured tree")
     tree_nodes = {part.group: _tree_node(part) for part in trees}
@@ -265,12 +316,23 @@ def from_paths(
     reads = [read._replace(node=read.node or tree_nodes.get(read.group)) for read in reads]
     for node, source, place, item in paste.assign(reads, _default_node):
         evidence.add_item(node, source, item, place)
-    _not_given(evidence)
-    return [read.path for read in reads if not read.tools and not any(item for _, _, item in read.items if not isinstance(item, Row) or item.table != "reading")]
+    _not_given(evidence, modules)
+    return [
+        read.path
+        for read in reads
+        if not read.tools
+        and not any(item for _, _, item in read.items if not isinstance(item, Row) or item.table != "reading")
+    ]
 
 
 def _read_part(
-    evidence: Evidence, texts: paste.Library, part: given.GivenText, deadline: float, options: Options, reads: list[paste.Read], alone: bool
+    evidence: Evidence,
+    texts: paste.Library,
+    part: given.GivenText,
+    deadline: float,
+    options: Options,
+    reads: list[paste.Read],
+    alone: bool,
 ) -> None:
     try:
         reads.append(paste.read_text(texts, part, deadline, options.since))
@@ -297,13 +359,13 @@ def _default_node(read: paste.Read) -> str:
     return name or stem or "node"
 
 
-def _not_given(evidence: Evidence) -> None:
+def _not_given(evidence: Evidence, modules: dict[str, ModuleType]) -> None:
     # With --from, a table that nothing given could fill for a node is a gap; logs by kind, since rules read them by kind.
     skipped = {"node", "gap", "reading", "log", "expect", "counter_meaning"}
     tables = [name for name in table_names() if name not in skipped]
     filled: dict[str, set[str]] = {name: evidence.nodes_of(name) for name in tables}
     for node, source in evidence.db.execute("SELECT node, source FROM reading WHERE complete").fetchall():
-        for table in _tables_of(source):
+        for table in modules[source].TABLES if source in modules else ():
             filled.setdefault(table, set()).add(node)
     for log, view in (("kernel", "kernel_event"), ("application", "app_event")):
         rows = evidence.db.execute("SELECT node FROM reading WHERE log = ?", (log,))
@@ -312,10 +374,8 @@ def _not_given(evidence: Evidence) -> None:
     for node in sorted(name for name in nodes if name):
         missing = tuple(table for table, having in filled.items() if node not in having)
         if missing:
-            evidence.gap(node, "given", Gap(missing, "not given", "not_given", "add it with --from, or run rdmadiag check on the node"))
-
-
-def _tables_of(name: str) -> tuple[str, ...]:
-    import rdmadiag.sources
-
-    return tuple(registry.load(rdmadiag.sources, name).TABLES) if name in registry.names(rdmadiag.sources) else ()
+            evidence.gap(
+                node,
+                "given",
+                Gap(missing, "not given", "not_given", "add it with --from, or run rdmadiag check on the node"),
+            )

@@ -90,7 +90,9 @@ def _file(node: str | None, path: str, group: str, alone: bool) -> Iterator[Part
         head = file.peek(512)[:512]
     except OSError as error:
         if alone:
-            raise BadFile(path, "", f"cannot be read: {error.strerror}; wanted a text, a folder or an archive") from error
+            raise BadFile(
+                path, "", f"cannot be read: {error.strerror}; wanted a text, a folder or an archive"
+            ) from error
         yield Refused(path, error.strerror or str(error))
         return
     if head.startswith(b"PK\x03\x04"):
@@ -182,20 +184,29 @@ class _Collector:
         self.count += 1
         self.size += size
         if size > MEMBER_BYTES:
-            self.refused.append(Refused(f"{self.path}:{name}", f"larger than {MEMBER_BYTES >> 20} MiB; give it by itself", "truncated"))
+            self.refused.append(
+                Refused(f"{self.path}:{name}", f"larger than {MEMBER_BYTES >> 20} MiB; give it by itself", "truncated")
+            )
             self.size -= size
             return False
         return self.size <= ARCHIVE_BYTES and self.count <= FILES
 
     def full(self) -> bool:
         if self.size > ARCHIVE_BYTES or self.count > FILES:
-            self.refused.append(Refused(self.path, f"unpacks to more than {ARCHIVE_BYTES >> 20} MiB or {FILES} files; the rest was not read", "truncated"))
+            self.refused.append(
+                Refused(
+                    self.path,
+                    f"unpacks to more than {ARCHIVE_BYTES >> 20} MiB or {FILES} files; the rest was not read",
+                    "truncated",
+                )
+            )
             return True
         return False
 
     def parts(self) -> Iterator[Part]:
         trees: dict[str, dict[str, bytes | str | None]] = {}
-        for name, content in [*self.files.items(), *self.links.items()]:
+        members: dict[str, bytes | str] = {**self.files, **self.links}
+        for name, content in members.items():
             elements = name.split("/")
             at = next((n for n, element in enumerate(elements[:4]) if element in _TREE_FOLDERS), None)
             base = os.path.basename(name)
@@ -205,7 +216,13 @@ class _Collector:
             elif isinstance(content, str) or base in ("tree.before.txt", "origin.md"):
                 continue
             elif base == "tree.txt":
-                yield _tree(self.node, f"{self.path}:{name}", group, content, self.files.get(name[: -len("tree.txt")] + "tree.before.txt"))
+                yield _tree(
+                    self.node,
+                    f"{self.path}:{name}",
+                    group,
+                    content,
+                    self.files.get(name[: -len("tree.txt")] + "tree.before.txt"),
+                )
             else:
                 yield GivenText(self.node, f"{self.path}:{name}", group, io.BytesIO(content))
         for folder, entries in trees.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import time
@@ -29,10 +30,17 @@ Item = Row | Rows | Gap
 
 
 class Known(NamedTuple):
-    """A tool that texts may come from: which source module parses it, and its Text or Json."""
+    """A tool that texts may come from, and the source module that parses it."""
 
     source: str
-    text: Text | Json
+    text: Text
+
+
+class KnownJson(NamedTuple):
+    """A tool that JSON may come from, and the source module that parses it."""
+
+    source: str
+    json: Json
 
 
 class Read(NamedTuple):
@@ -49,19 +57,22 @@ class Read(NamedTuple):
 class Library:
     """The tools that are known and the patterns to match, compiled together: made once a run."""
 
-    def __init__(self, texts: Iterable[Known], patterns: Sequence[tuple[str, int, str, str]], cached: bool = True) -> None:
+    def __init__(
+        self,
+        texts: Iterable[tuple[str, Text | Json]],
+        patterns: Sequence[tuple[str, int, str, str]],
+        cached: bool = True,
+    ) -> None:
         known = list(texts)
-        self.jsons = [entry for entry in known if isinstance(entry.text, Json)]
-        self.texts = [entry for entry in known if isinstance(entry.text, Text)]
-        self.commands = {name: entry for entry in self.texts for name in entry.text.commands}  # type: ignore[union-attr]
+        self.jsons = [KnownJson(source, text) for source, text in known if isinstance(text, Json)]
+        self.texts = [Known(source, text) for source, text in known if isinstance(text, Text)]
+        self.commands = {name: entry for entry in self.texts for name in entry.text.commands}
         self.patterns = list(patterns)
-        whole = [entry for entry in self.texts if not entry.text.by_line]  # type: ignore[union-attr]
-        lines = [entry for entry in self.texts if entry.text.by_line]  # type: ignore[union-attr]
-        self.sign_of = [entry for entry in whole for _ in entry.text.signs]  # type: ignore[union-attr]
-        self.line_of = [entry for entry in lines for _ in entry.text.signs]  # type: ignore[union-attr]
+        whole = [entry for entry in self.texts if not entry.text.by_line]
+        lines = [entry for entry in self.texts if entry.text.by_line]
+        self.sign_of = [entry for entry in whole for _ in entry.text.signs]
+        self.line_of = [entry for entry in lines for _ in entry.text.signs]
         self._cached = cached
-        self._signs = [sign for entry in whole for sign in entry.text.signs]  # type: ignore[union-attr]
-        self._line_signs = [sign for entry in lines for sign in entry.text.signs]  # type: ignore[union-attr]
         self._compiled: dict[tuple[str, int], re.Pattern[str]] = {}
         self._scanners: tuple[Scanner, Scanner] | None = None
 
@@ -78,9 +89,11 @@ class Library:
     def _both(self) -> tuple[Scanner, Scanner]:
         if self._scanners is None:
             patterns = [pattern for *_, pattern in self.patterns]
+            signs = [sign for entry in self.texts if not entry.text.by_line for sign in entry.text.signs]
+            line_signs = [sign for entry in self.texts if entry.text.by_line for sign in entry.text.signs]
             self._scanners = (
-                Scanner(self._signs, once=True, cached=self._cached),
-                Scanner([*patterns, *self._line_signs, _PROMPT], cached=self._cached),
+                Scanner(signs, once=True, cached=self._cached),
+                Scanner([*patterns, *line_signs, _PROMPT], cached=self._cached),
             )
         return self._scanners
 
@@ -134,7 +147,9 @@ def _read(library: Library, given: GivenText, stream: Any, deadline: float, rece
 
 def read_printed(library: Library, printed: Printed, recent: float) -> list[tuple[str, str | None, Item]]:
     """Read a text that a source got from the node itself."""
-    reader = _Reader(library, GivenText(None, printed.at, "", None), recent, complete=True, end_seconds=printed.end_seconds)  # type: ignore[arg-type]
+    reader = _Reader(
+        library, GivenText(None, printed.at, "", io.BytesIO()), recent, complete=True, end_seconds=printed.end_seconds
+    )
     reader.whole(printed.text.encode())
     return reader.items
 
@@ -143,7 +158,11 @@ def _decoded(path: str, head: bytes) -> bytes:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         return head.decode("utf-16", errors="replace").encode()
     if b"\0" in head[:8192]:
-        raise BadFile(path, f"byte {head.index(0)}", "binary, not a text; wanted what a tool prints, a log, JSON, or an archive (tar, zip, gz)")
+        raise BadFile(
+            path,
+            f"byte {head.index(0)}",
+            "binary, not a text; wanted what a tool prints, a log, JSON, or an archive (tar, zip, gz)",
+        )
     return head.removeprefix(b"\xef\xbb\xbf")
 
 
@@ -159,8 +178,21 @@ class _Section(NamedTuple):
 class _Reader:
     """Reads one text into items; a helper of read_text that keeps what the steps share."""
 
-    def __init__(self, library: Library, given: GivenText, recent: float, complete: bool = False, end_seconds: float | None = None) -> None:
-        self.library, self.given, self.recent, self.complete, self.end_seconds = library, given, recent, complete, end_seconds
+    def __init__(
+        self,
+        library: Library,
+        given: GivenText,
+        recent: float,
+        complete: bool = False,
+        end_seconds: float | None = None,
+    ) -> None:
+        self.library, self.given, self.recent, self.complete, self.end_seconds = (
+            library,
+            given,
+            recent,
+            complete,
+            end_seconds,
+        )
         self.items: list[tuple[str, str | None, Item]] = []
         self.hosts: dict[str, None] = {}
         self.tools: dict[str, None] = {}
@@ -207,14 +239,25 @@ class _Reader:
             done += cut
             last = part
             if time.monotonic() > deadline:
-                self._gap("the budget of this run was used up before its end", "truncated", "raise --budget", f"{done >> 20} MiB read")
+                self._gap(
+                    "the budget of this run was used up before its end",
+                    "truncated",
+                    "raise --budget",
+                    f"{done >> 20} MiB read",
+                )
                 break
             more = stream.read(CHUNK_BYTES)
             rest = rest + more if len(rest) < LINE_BYTES * 16 else more
         self._end(last, number - 1)
 
     def _gap(self, reason: str, kind: str, how: str, what: str) -> None:
-        self.items.append(("text", None, Gap(("kernel_event", "app_event", "completion"), reason, kind, how, f"{self.given.path}: {what}")))
+        self.items.append(
+            (
+                "text",
+                None,
+                Gap(("kernel_event", "app_event", "completion"), reason, kind, how, f"{self.given.path}: {what}"),
+            )
+        )
 
     def _end(self, tail: bytes, lines: int) -> None:
         end = self._end_time(tail)
@@ -227,13 +270,15 @@ class _Reader:
         for log in ["kernel"] if self.kernel else ["application"] if not self.tools or self._is_log() else []:
             complete = 1 if self.complete or (log == "kernel" and self.booted) else None
             tool = next(iter(self.tools), "text")
-            self.items.append((tool, None, Row("reading", {"source": tool, "log": log, "lines": lines, "complete": complete}, 1)))
+            self.items.append(
+                (tool, None, Row("reading", {"source": tool, "log": log, "lines": lines, "complete": complete}, 1))
+            )
         for tool in self.tools:
             if not self.kernel or tool != next(iter(self.tools)):
                 self.items.append((tool, None, Row("reading", {"source": tool, "lines": lines}, 1)))
 
     def _is_log(self) -> bool:
-        return any(entry.text.tool in self.tools and entry.text.log == "application" for entry in self.library.texts)  # type: ignore[union-attr]
+        return any(entry.text.tool in self.tools and entry.text.log == "application" for entry in self.library.texts)
 
     def _end_time(self, tail: bytes) -> tuple[float, str | None] | None:
         if self.end_seconds is not None:
@@ -255,13 +300,21 @@ class _Reader:
         objects = value if isinstance(value, list) else [value]
         first = [entry for entry in objects[:8] if isinstance(entry, dict)]
         for known in self.library.jsons:
-            text = known.text
-            if isinstance(text, Json) and any(set(form) <= entry.keys() for form in text.keys for entry in first):
+            text = known.json
+            if any(set(form) <= entry.keys() for form in text.keys for entry in first):
                 self.tools[text.tool] = None
                 line = data.count(b"\n", 0, start) + 1
-                good = objects if len(first) == len(objects) else [entry for entry in objects if isinstance(entry, dict)]
+                good = (
+                    objects if len(first) == len(objects) else [entry for entry in objects if isinstance(entry, dict)]
+                )
                 for item in text.parse(good):
-                    self.items.append((known.source, None, item if isinstance(item, Gap) or isinstance(item.at, str) else item._replace(at=line)))
+                    self.items.append(
+                        (
+                            known.source,
+                            None,
+                            item if isinstance(item, Gap) or isinstance(item.at, str) else item._replace(at=line),
+                        )
+                    )
                 self.items.append((known.source, None, Row("reading", {"source": text.tool, "complete": 1}, line)))
                 return True
         return bool(first) and b"\n{" not in data[:65536]
@@ -279,7 +332,11 @@ class _Reader:
                 self.hosts[host] = None
             bounds.append((start, command, host, stop))
         ends = [bound[0] for bound in bounds[1:]] + [len(data)]
-        return [_Section(command, host, stop, end) for (_, command, host, stop), end in zip(bounds, ends, strict=True) if end >= stop]
+        return [
+            _Section(command, host, stop, end)
+            for (_, command, host, stop), end in zip(bounds, ends, strict=True)
+            if end >= stop
+        ]
 
     def _is_prompt(self, line: str, command: str) -> bool:
         # "# word ..." and "> word ..." are prompts only before a program that is known: they also begin comments and quotations.
@@ -294,15 +351,17 @@ class _Reader:
             return
         found: dict[str, Known] = {}
         announced = self.library.commands.get(_program(section.command)) if section.command else None
-        if announced is not None and isinstance(announced.text, Text):
+        if announced is not None:
             found[announced.text.tool] = announced
-        self.library.signs.scan(body, lambda index, _: found.setdefault(self.library.sign_of[index].text.tool, self.library.sign_of[index]) and None)
+        signs: set[int] = set()
+        self.library.signs.scan(body, lambda index, _: signs.add(index))
+        for index in sorted(signs):
+            found.setdefault(self.library.sign_of[index].text.tool, self.library.sign_of[index])
         if not found:
             return
         lines = self._lines(data, section, numbers)
         for tool, known in found.items():
             text = known.text
-            assert isinstance(text, Text)
             self.tools[tool] = None
             if text.log == "kernel":
                 self.kernel = True
@@ -320,7 +379,9 @@ class _Reader:
             lines[:1] = [Line(first, "$ " + section.command)]
         return lines
 
-    def _matches(self, data: bytes, hits: list[tuple[int, int, int]], numbers: _Numbers, sections: list[_Section]) -> None:
+    def _matches(
+        self, data: bytes, hits: list[tuple[int, int, int]], numbers: _Numbers, sections: list[_Section]
+    ) -> None:
         rules = len(self.library.patterns)
         prompts = len(self.library.lines.patterns) - 1
         by_line: dict[str, tuple[Known, dict[int, None]]] = {}
@@ -348,7 +409,13 @@ class _Reader:
         if host:
             self.hosts[host] = None
             self.host = host
-        values: dict[str, Any] = {"log": log, "rule": rule, "pattern": pattern, "time": prefix.time, "text": text.strip()}
+        values: dict[str, Any] = {
+            "log": log,
+            "rule": rule,
+            "pattern": pattern,
+            "time": prefix.time,
+            "text": text.strip(),
+        }
         values.update(self.library.groups(index, text))
         if prefix.pid is not None:
             values.setdefault("pid", prefix.pid)
@@ -358,7 +425,6 @@ class _Reader:
 
     def _by_line(self, data: bytes, known: Known, starts: list[int], numbers: _Numbers) -> None:
         text = known.text
-        assert isinstance(text, Text)
         self.tools.setdefault(text.tool, None)
         lines: list[Line] = []
         stop = -1
@@ -426,7 +492,9 @@ def assign(reads: Sequence[Read], default: Callable[[Read], str]) -> Iterator[tu
             yield from _assign_one(read, group, hosts, default)
 
 
-def _assign_one(read: Read, group: list[Read], hosts: list[str], default: Callable[[Read], str]) -> Iterator[tuple[str, str, str, Item]]:
+def _assign_one(
+    read: Read, group: list[Read], hosts: list[str], default: Callable[[Read], str]
+) -> Iterator[tuple[str, str, str, Item]]:
     nodes, assumed = _nodes_of(read, group, hosts, default)
     for source, host, item in read.items:
         for node in [read.node] if read.node else [host] if host else nodes:
@@ -436,7 +504,9 @@ def _assign_one(read: Read, group: list[Read], hosts: list[str], default: Callab
         yield nodes[0], "text", read.path, Gap(("node",), reason, "assumed", "name it: --from NODE=PATH", read.path)
 
 
-def _nodes_of(read: Read, group: list[Read], hosts: list[str], default: Callable[[Read], str]) -> tuple[list[str], bool]:
+def _nodes_of(
+    read: Read, group: list[Read], hosts: list[str], default: Callable[[Read], str]
+) -> tuple[list[str], bool]:
     if read.node:
         return [read.node], False
     if read.hosts and len(read.hosts) == 1:

@@ -11,6 +11,7 @@ import hyperscan
 
 from rdmadiag.errors import BadInput
 
+_VERSION = str(getattr(hyperscan, "__version__", ""))
 MULTILINE = hyperscan.HS_FLAG_MULTILINE
 ONCE = hyperscan.HS_FLAG_SINGLEMATCH
 """Report a pattern once a scan, not at each of its matches."""
@@ -22,14 +23,13 @@ class Scanner:
     def __init__(self, patterns: Sequence[str], *, once: bool = False, cached: bool = True) -> None:
         self.patterns = list(patterns)
         self.flags = MULTILINE | (ONCE if once else 0)
-        self._database = self._load() if cached else None
-        if self._database is None:
-            self._database = self._compile()
-            if cached:
-                self._save()
+        loaded = self._load() if cached else None
+        self._database: Any = loaded or self._compile()
+        if cached and loaded is None:
+            self._save()
 
     def _key(self) -> str:
-        text = "\0".join([hyperscan.__version__, str(self.flags), os.uname().machine, *self.patterns])
+        text = "\0".join([_VERSION, str(self.flags), os.uname().machine, *self.patterns])
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     def _file(self) -> str:

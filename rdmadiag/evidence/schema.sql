@@ -147,7 +147,7 @@ CREATE VIEW signal AS
     LEFT JOIN device d ON d.node = c.node AND d.device = c.device
     LEFT JOIN port p ON p.node = c.node AND p.device = c.device AND p.port = c.port
     JOIN counter_meaning m ON m.counter = c.counter
-     AND m.driver = CASE c.kind WHEN 'counters' THEN 'pma' WHEN 'ethtool' THEN 'ethtool' ELSE d.driver END;
+     AND m.driver = CASE c.kind WHEN 'counters' THEN 'pma' WHEN 'ethtool' THEN iif(d.driver = 'bnxt_re', 'bnxt_en', 'ethtool') ELSE d.driver END;
 
 -- Queue pairs. (RDMA netlink RES_QP_GET, rdma -d -j res show qp)
 CREATE TABLE qp (

@@ -38,7 +38,9 @@ def schema() -> str:
         return file.read()
 
 
-_TABLE = re.compile(r"(?P<comment>(?:--[^\n]*\n)+)CREATE (?P<view>TABLE|VIEW) \"?(?P<name>\w+)\"?(?P<body>.*?);\n", re.S)
+_TABLE = re.compile(
+    r"(?P<comment>(?:--[^\n]*\n)+)CREATE (?P<view>TABLE|VIEW) \"?(?P<name>\w+)\"?(?P<body>.*?);\n", re.S
+)
 _VIEW = re.compile(r"CREATE VIEW (?P<name>\w+) AS SELECT \* FROM (?P<table>\w+) [^;]*;")
 _COLUMN = re.compile(r'^  "?(?P<name>\w+)"?(?: (?P<type>TEXT|INTEGER|REAL))?[^,-]*,?\s*-- (?P<meaning>.*)$', re.M)
 _KEY = re.compile(r"UNIQUE \(([^)]*)\)")
@@ -82,7 +84,6 @@ def tables() -> dict[str, Table]:
     return found
 
 
-
 class Evidence:
     """All that is known about the nodes of one run, in one in-memory SQLite database (`db`)."""
 
@@ -95,7 +96,7 @@ class Evidence:
         self._statements: dict[tuple[str, tuple[str, ...]], str] = {}
         self._previous: dict[tuple[Any, ...], tuple[Any, float]] = {}
         self.db.executemany(
-            "INSERT OR IGNORE INTO counter_meaning VALUES (?, ?, ?, ?, ?, ?, ?)", (row[:7] for row in counters.COUNTERS)
+            "INSERT OR IGNORE INTO counter_meaning VALUES (?, ?, ?, ?, ?, ?, ?)", (row[:7] for row in counters.expanded())
         )
 
     def columns(self, table: str) -> list[str]:
@@ -114,11 +115,15 @@ class Evidence:
             quoted = ", ".join(f'"{name}"' for name in names)
             known = f'INSERT INTO "{table}" ({quoted}) VALUES ({", ".join("?" * len(names))})'
             if key and set(key) <= set(names):
-                fills = [f'"{n}" = coalesce("{table}"."{n}", excluded."{n}")' for n in names if n not in key and n != "origin"]
+                fills = [
+                    f'"{n}" = coalesce("{table}"."{n}", excluded."{n}")'
+                    for n in names
+                    if n not in key and n != "origin"
+                ]
                 if "origin" in names:
                     fills.append(
                         f'origin = CASE WHEN instr("{table}".origin, excluded.origin) THEN "{table}".origin'
-                        f' ELSE "{table}".origin || \', \' || excluded.origin END'
+                        f" ELSE \"{table}\".origin || ', ' || excluded.origin END"
                     )
                 target = ", ".join(f'"{name}"' for name in key)
                 known += f" ON CONFLICT ({target}) DO " + (f"UPDATE SET {', '.join(fills)}" if fills else "NOTHING")
@@ -144,9 +149,7 @@ class Evidence:
             self.add(node, item.values, item.table, origin)
             return
         names = ("node", *item.columns, "origin")
-        self.db.executemany(
-            self._statement(item.table, names), ((node, *values, origin) for values in item.tuples)
-        )
+        self.db.executemany(self._statement(item.table, names), ((node, *values, origin) for values in item.tuples))
 
     def gap(self, node: str | None, source: str, gap: Gap) -> None:
         """Note what could not be seen."""
@@ -204,6 +207,7 @@ class Evidence:
         return {row[0] for row in self.db.execute(f'SELECT DISTINCT node FROM "{table}"') if row[0] is not None}
 
 
+_GAUGES = frozenset(row[1] for row in counters.COUNTERS if row[7] == "gauge")
 _PMA_BITS: dict[str, int] = {row[1]: row[4] for row in counters.COUNTERS if row[0] == "pma"}
 
 
@@ -214,7 +218,7 @@ def _judge(values: Mapping[str, Any], value: Any, before: Any, seconds: float) -
     width = _PMA_BITS.get(values.get("counter", "")) if values.get("kind") == "counters" else None
     if width is not None and width < 64 and value >= (1 << width) - 1:
         return {**result, "state": "saturated", "seconds": seconds or None}
-    if before is None or seconds <= 0:
+    if values.get("counter") in _GAUGES or before is None or seconds <= 0:
         return {**result, "state": "one sample"}
     if value < before:
         return {**result, "state": "reset", "seconds": seconds}

@@ -6,7 +6,16 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-STYLES = {"critical": "bold red", "error": "red", "warning": "yellow", "info": "cyan", "fine": "bold green", "unknown": "bold yellow", "dim": "dim", "head": "bold"}
+STYLES = {
+    "critical": "bold red",
+    "error": "red",
+    "warning": "yellow",
+    "info": "cyan",
+    "fine": "bold green",
+    "unknown": "bold yellow",
+    "dim": "dim",
+    "head": "bold",
+}
 EVIDENCE_ROWS = 3
 RULED_OUT = 12
 
@@ -23,9 +32,17 @@ def render(report: Mapping[str, Any], terminal: bool = False, width: int = 100) 
 
 def _wrap(prefix: str, text: str, width: int) -> str:
     text = printable(text)
-    return textwrap.fill(
-        text, max(width, 40), initial_indent=prefix, subsequent_indent=" " * len(prefix), break_on_hyphens=False, break_long_words=False
-    ) or prefix.rstrip()
+    return (
+        textwrap.fill(
+            text,
+            max(width, 40),
+            initial_indent=prefix,
+            subsequent_indent=" " * len(prefix),
+            break_on_hyphens=False,
+            break_long_words=False,
+        )
+        or prefix.rstrip()
+    )
 
 
 def _rich(lines: Sequence[Line], width: int) -> str:
@@ -59,7 +76,11 @@ def _report(report: Mapping[str, Any]) -> Iterator[Line]:
     roots = [f for f in rest if not f["explained_by"]]
     if roots:
         yield "", "", ""
-        yield "head", "", "Risks: wrong, but no symptom of it is seen" if symptoms else "Wrong, though no symptom of it is seen"
+        yield (
+            "head",
+            "",
+            "Risks: wrong, but no symptom of it is seen" if symptoms else "Wrong, though no symptom of it is seen",
+        )
         for group in _grouped(roots):
             yield from _cause(group, "  ", findings, told, many)
     yield from _gaps(report)
@@ -81,9 +102,17 @@ def _verdict(report: Mapping[str, Any]) -> Line:
         return first["severity"], "", f"{names}: WRONG: {first['title']}{where}{kind}{tail}"
     counts = summary["rules"]
     if summary["verdict"] == "unknown":
-        return "unknown", "", f"{names}: UNKNOWN: nothing is proven wrong, but not all could be seen ({counts['unknown']} of {counts['all']} rules could not judge)"
+        return (
+            "unknown",
+            "",
+            f"{names}: UNKNOWN: nothing is proven wrong, but not all could be seen ({counts['unknown']} of {counts['all']} rules could not judge)",
+        )
     unknown = f"; {counts['unknown']} could not judge" if counts["unknown"] else ""
-    return "fine", "", f"{names}: nothing wrong at {summary['fail_on']} or above in what was seen ({counts['fine'] + counts['wrong']} of {counts['all']} rules judged{unknown})"
+    return (
+        "fine",
+        "",
+        f"{names}: nothing wrong at {summary['fail_on']} or above in what was seen ({counts['fine'] + counts['wrong']} of {counts['all']} rules judged{unknown})",
+    )
 
 
 def _grouped(findings: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -101,14 +130,24 @@ def _where(subject: Mapping[str, Any], many: bool) -> str:
     return " ".join(parts)
 
 
-def _symptom(group: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]], ruled_out: Sequence[dict[str, Any]], told: set[int], many: bool) -> Iterator[Line]:
+def _symptom(
+    group: Sequence[dict[str, Any]],
+    findings: Sequence[dict[str, Any]],
+    ruled_out: Sequence[dict[str, Any]],
+    told: set[int],
+    many: bool,
+) -> Iterator[Line]:
     first = group[0]
     yield first["severity"], f"{first['severity'].upper()}: ", f"{first['title']}  [{first['rule']}]"
     for finding in group[:EVIDENCE_ROWS]:
         yield "", "  ", finding["message"]
         yield from _proof(finding, "    ")
     if len(group) > EVIDENCE_ROWS:
-        yield "", "  ", f"and {len(group) - EVIDENCE_ROWS} more: {', '.join(_where(f['subject'], many) for f in group[EVIDENCE_ROWS : EVIDENCE_ROWS + 8])}"
+        yield (
+            "",
+            "  ",
+            f"and {len(group) - EVIDENCE_ROWS} more: {', '.join(_where(f['subject'], many) for f in group[EVIDENCE_ROWS : EVIDENCE_ROWS + 8])}",
+        )
     causes = [f for f in findings if f["kind"] == "cause" and first["rule"] in f["explains"]]
     if not causes and not first["also_possible"]:
         yield "dim", "  ", "no cause of it is known or can be judged from what was given"
@@ -126,19 +165,33 @@ def _symptom(group: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]
         yield "dim", "  also possible: ", ", ".join(first["also_possible"])
 
 
-def _cause(group: Sequence[dict[str, Any]], indent: str, findings: Sequence[dict[str, Any]], told: set[int], many: bool) -> Iterator[Line]:
+def _cause(
+    group: Sequence[dict[str, Any]], indent: str, findings: Sequence[dict[str, Any]], told: set[int], many: bool
+) -> Iterator[Line]:
     first = group[0]
     told.update(id(f) for f in group)
     sure = first["answer"] == "confirmed"
-    place = f" Lies in the {first['lies_in']}; the node is fine." if first["lies_in"] in ("library", "job", "peer") and sure else ""
-    yield (first["severity"] if sure else "unknown"), f"{indent}{'CAUSE' if sure else 'unknown cause'}: ", f"{first['title']}  [{first['rule']}]{place}"
+    place = (
+        f" Lies in the {first['lies_in']}; the node is fine."
+        if first["lies_in"] in ("library", "job", "peer") and sure
+        else ""
+    )
+    yield (
+        (first["severity"] if sure else "unknown"),
+        f"{indent}{'CAUSE' if sure else 'unknown cause'}: ",
+        f"{first['title']}  [{first['rule']}]{place}",
+    )
     deeper = indent + "  "
     for finding in group[:EVIDENCE_ROWS]:
         yield "", deeper, finding["message"]
         if sure:
             yield from _proof(finding, deeper + "  ")
     if len(group) > EVIDENCE_ROWS:
-        yield "", deeper, f"and {len(group) - EVIDENCE_ROWS} more: {', '.join(_where(f['subject'], many) for f in group[EVIDENCE_ROWS : EVIDENCE_ROWS + 8])}"
+        yield (
+            "",
+            deeper,
+            f"and {len(group) - EVIDENCE_ROWS} more: {', '.join(_where(f['subject'], many) for f in group[EVIDENCE_ROWS : EVIDENCE_ROWS + 8])}",
+        )
     if not sure and first["settle"]:
         yield "head", f"{deeper}settle it: ", first["settle"]
     for number, step in enumerate(first["fix"] if sure else first["fix"][:1], 1):
@@ -153,7 +206,9 @@ def _proof(finding: Mapping[str, Any], indent: str) -> Iterator[Line]:
     for row in finding["evidence"][:EVIDENCE_ROWS]:
         origin = row.get("origin")
         shown = row.get("text") or ", ".join(
-            f"{name} {value}" for name, value in row.items() if name not in ("origin", "node", "text", "hint") and value != ""
+            f"{name} {value}"
+            for name, value in row.items()
+            if name not in ("origin", "node", "text", "hint") and value != ""
         )
         yield "dim", f"{indent}proof: ", f"{origin}: {shown}" if origin else shown
 
@@ -181,9 +236,13 @@ def _gaps(report: Mapping[str, Any]) -> Iterator[Line]:
 
 def _next(report: Mapping[str, Any]) -> Iterator[Line]:
     steps = list(dict.fromkeys(f["settle"] for f in report["findings"] if f["answer"] == "unknown" and f["settle"]))
-    causes = [f for f in report["findings"] if f["answer"] == "confirmed" and f["kind"] == "cause" and not f["explained_by"]]
+    causes = [
+        f for f in report["findings"] if f["answer"] == "confirmed" and f["kind"] == "cause" and not f["explained_by"]
+    ]
     if causes:
-        steps.append(f"rdmadiag check --explain {causes[0]['rule']}  (the query, its rows, and why it is not a false alarm)")
+        steps.append(
+            f"rdmadiag check --explain {causes[0]['rule']}  (the query, its rows, and why it is not a false alarm)"
+        )
     if steps:
         yield "", "", ""
         yield "head", "", "Next"

@@ -1,0 +1,62 @@
+"""What tests share: the shipped rules, the library of texts, small evidence, and the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rdmadiag.diagnose import check, examples, rulebook
+from rdmadiag.evidence import paste
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Keep compiled patterns of tests out of the home folder."""
+    before = os.environ.get("XDG_CACHE_HOME")
+    os.environ["XDG_CACHE_HOME"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["XDG_CACHE_HOME"]
+    else:
+        os.environ["XDG_CACHE_HOME"] = before
+
+
+@pytest.fixture(scope="session")
+def book() -> rulebook.Rulebook:
+    """Return the shipped rules."""
+    return rulebook.load()
+
+
+@pytest.fixture(scope="session")
+def library(book: rulebook.Rulebook) -> paste.Library:
+    """Return every known text and every shipped pattern, compiled."""
+    return examples.library_for(book)
+
+
+@pytest.fixture(scope="session")
+def checked() -> Callable[..., dict[str, Any]]:
+    """Return a function that checks paths and returns the report."""
+
+    def run(*paths: str | Path, **options: Any) -> dict[str, Any]:
+        return check.check(check.Request(given=tuple(map(str, paths)), budget=60.0, **options)).report
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def rdmadiag() -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs the command line in a process of its own."""
+
+    def run(*args: str, stdin: str = "", **options: Any) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "rdmadiag", *args]
+        return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False, **options)
+
+    return run
