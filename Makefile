@@ -5,13 +5,14 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-all check format bench clean
+.PHONY: help demo test test-all check format bench docs clean
 
 help:
 	@echo 'make demo      set up, and diagnose a captured node'
 	@echo 'make test      set up, and run the tests (minutes)'
 	@echo 'make test-all  all tests, the long ones (fuzzing) too'
 	@echo 'make check     format, lint, strict types, fast tests (under a minute)'
+	@echo 'make docs      write the generated pages'
 	@echo 'make bench     benchmarks: ratios against a peer in one run'
 
 # A virtual environment with rdmadiag in it (editable) and what tests need. apt only for what is missing.
@@ -39,6 +40,9 @@ check: $(READY)
 
 format: $(READY)
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+docs: $(READY)
+	@$(BIN)/python docs/generate.py
 
 bench: $(READY)
 	@$(BIN)/python -m tests.benchmarks

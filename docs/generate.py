@@ -1,0 +1,51 @@
+"""Write the generated pages, docs/rules.md and docs/tables.md; `--check` only tells whether they are up to date."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from rdmadiag.diagnose import rulebook
+from rdmadiag.evidence import store
+
+DOCS = Path(__file__).parent
+
+
+def rules_page() -> str:
+    """Return the page of all rules, by layer."""
+    book = rulebook.load()
+    lines = ["# Rules", "", f"{len(book)} rules, generated from `rules/` by `make docs`; `rdmadiag rules show ID` prints one whole.", ""]
+    layers: dict[str, list[rulebook.Rule]] = {}
+    for rule in book:
+        layers.setdefault(rule.layer, []).append(rule)
+    for layer, rules in sorted(layers.items()):
+        lines += [f"## {layer}", "", "| rule | kind | severity | says | explains |", "|---|---|---|---|---|"]
+        for rule in rules:
+            lines.append(f"| `{rule.id}` | {rule.kind} | {rule.severity} | {rule.title} | {', '.join(rule.explains)} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def tables_page() -> str:
+    """Return the page of all evidence tables."""
+    lines = ["# Evidence tables", "", "Generated from `rdmadiag/evidence/schema.sql` by `make docs`; `rdmadiag tables` prints the same.", ""]
+    for table in store.tables().values():
+        lines += [f"## {table.name}{' (view)' if table.view else ''}", "", table.meaning, "", "| column | type | meaning, unit, source |", "|---|---|---|"]
+        lines += [f"| `{c.name}` | {c.type} | {c.meaning.replace('|', chr(92) + '|')} |" for c in table.columns]
+        lines.append("")
+    return "\n".join(lines)
+
+
+PAGES = {"rules.md": rules_page, "tables.md": tables_page}
+
+
+def stale() -> list[str]:
+    """Return the names of generated pages that are not up to date."""
+    return [name for name, page in PAGES.items() if not (DOCS / name).exists() or (DOCS / name).read_text() != page()]
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(f"not up to date, run make docs: {', '.join(stale())}" if stale() else 0)
+    for name, page in PAGES.items():
+        (DOCS / name).write_text(page())
