@@ -21,7 +21,6 @@ from rdmadiag.netlink.wire import (
     exchange,
     flag,
     ip_address,
-    link_layer_address,
     malformed,
     messages,
     span,
@@ -168,8 +167,8 @@ _LINK: Fields = {
     16: ("operstate", _operational_state),
     27: ("group", _group),
     13: ("txqlen", uint),
-    1: ("address", link_layer_address),
-    2: ("broadcast", link_layer_address),
+    1: ("address", ip_address),
+    2: ("broadcast", ip_address),
     30: ("promiscuity", uint),
     50: ("min_mtu", uint),
     51: ("max_mtu", uint),
@@ -218,7 +217,7 @@ _RULE: Fields = {
     19: ("l3mdev", flag),
     21: ("protocol", _protocol),
 }
-_NEIGHBOUR: Fields = {1: ("dst", ip_address), 2: ("lladdr", link_layer_address)}
+_NEIGHBOUR: Fields = {1: ("dst", ip_address), 2: ("lladdr", ip_address)}
 
 
 def _unpack(header: Struct, data: bytes, start: int, stop: int) -> tuple[int, ...]:

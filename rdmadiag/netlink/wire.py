@@ -225,12 +225,7 @@ def word(*words: str, other: str = "UNKNOWN") -> Reader:
     return read
 
 
-def link_layer_address(data: bytes, start: int, stop: int) -> str:
-    """Format a MAC or GUID address as hexadecimal bytes with colons."""
-    return data[start:stop].hex(":")
-
-
 def ip_address(data: bytes, start: int, stop: int) -> str:
-    """Format 4 or 16 bytes as an IP address, any other number as a link-layer address."""
+    """Format 4 or 16 bytes as an IP address (a tunnel's link-layer address is one), others as a MAC address."""
     family = {4: socket.AF_INET, 16: socket.AF_INET6}.get(stop - start)
-    return socket.inet_ntop(family, data[start:stop]) if family else link_layer_address(data, start, stop)
+    return socket.inet_ntop(family, data[start:stop]) if family else data[start:stop].hex(":")
