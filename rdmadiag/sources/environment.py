@@ -112,17 +112,18 @@ def _in_word(word: str) -> Iterator[tuple[str, str]]:
         yield match[1], match[2].rstrip(";")
 
 
+# A sign is wider than what is taken (it also sees advice in prose): few and short ones are fast.
+_SEEN = rf"({_PREFIXES}_?|PYTORCH_|VLLM_HOST|VISIBLE_DEV)[A-Za-z0-9_]*"
+
 TEXTS = (
     Text(
         "environment",
         (
-            rf"^[ \t]*([-*][ \t]+)?((export|env|set|setenv|ENV|declare -x|sudo)[ \t]+)?[\"']?{_NAMES}[= \t]",
-            rf"[$#>][ \t]?((export|env|setenv)[ \t]+)?([A-Z_0-9]+=[^ \t]*[ \t]+)*{_NAMES}=",
-            rf"(-e|--env|-x|-genv|--export)[= \t]*[\"']?([A-Z_,]+,)?{_NAMES}[= \t]",
+            rf"{_SEEN}[\"']?[ \t]*[=:\]]",
+            rf"(setenv|ENV|-genv)[ \t]+{_SEEN}[ \t]",
+            rf"name[\"']?[ \t]*:[ \t]*[\"']?{_SEEN}",
+            rf"environ\.setdefault\([\"']{_SEEN}",
             r"--?mca[ \t]+(btl|pml|mtl|osc)",
-            rf"^[ \t-]*[\"']?{_NAMES}[\"']?[ \t]*:[ \t]",
-            rf"name[\"']?[ \t]*:[ \t]*[\"']?{_NAMES}[\"']?",
-            rf"environ(\[|\.setdefault\()[\"']{_NAMES}",
         ),
         parse,
         ("env", "printenv", "export"),
@@ -130,7 +131,7 @@ TEXTS = (
     ),
     Text(
         "environment in a log",
-        (rf"{_NAMES} set (by environment )?to [^ ]", r"UCX_\* env variables?: "),
+        (r" set by environment to [^ ]", r"(NCCL|RCCL)_[A-Z0-9_]+ set to [^ ]", r"UCX_\* env variables?: "),
         parse,
         by_line=True,
         log="application",
