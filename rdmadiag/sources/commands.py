@@ -135,17 +135,15 @@ def _nothing(lines: Sequence[Line]) -> Iterator[Row]:
 
 
 _ANY = "|".join(PROGRAMS)
-_STATED = (
-    r"([A-Za-z0-9_]+=[^ \t]*[ \t]+|sudo[ \t]+|env[ \t]+|time[ \t]+|numactl[ \t][^\n]{0,80}|taskset[ \t][^\n]{0,40})*"
-)
 
 TEXTS = (
     Text(
         "command line",
         (
-            rf"^[ \t]*{_STATED}([.~]?[\w./-]*/)?({_ANY})([ \t]+-[A-Za-z-]|[ \t\r]*$)",
-            rf"[$#>%+][ \t]?{_STATED}([.~]?[\w./-]*/)?({_ANY})([ \t\r]|$)",
-            rf"[$#>%+][ \t]?(sudo |ip netns|docker|podman|kubectl|ssh|timeout|strace|watch)[^\n]{{0,200}}[ \t/]({_ANY})[ \t]",
+            # alone on a line, after a prompt, or after a wrapper that follows a prompt
+            rf"^[ \t]*([A-Z_0-9]+=[^ \t]+[ \t]+)*([\w./-]+/)?({_ANY})([ \t]+-|[ \t\r]*$)",
+            rf"[$#>%+][ \t]?(sudo )?([A-Za-z_0-9]+=[^ \t]+[ \t]+)*([\w./~-]+/)?({_ANY})([ \t\r]|$)",
+            rf"(^|[$#>%+])[ \t]?(sudo|env|time|taskset|numactl|ip|docker|podman|kubectl|ssh|timeout|watch) .*[ /]({_ANY})([ \t\r]|$)",
         ),
         parse,
         by_line=True,
