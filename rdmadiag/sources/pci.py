@@ -388,10 +388,11 @@ def parse_lspci(lines: Sequence[Line]) -> Iterator[Row | Gap]:
         elif "Capabilities: <access denied>" in text:
             denied = denied or number
         else:
-            if "max_speed_gts" in device.values and _LINK_CAP.search(text):
+            values = _line_values(text)
+            if not device.values.get("bdf") and values.keys() & device.values.keys():
                 yield from device.rows()  # the next device of an excerpt that names none
                 device = _Device()
-            device.add(number, text)
+            device.add(number, values)
     yield from device.rows()
     if not whole:
         yield Gap(TABLES, "only some of the PCI functions were given", "truncated", "sudo lspci -vvv", "lspci")
@@ -407,8 +408,7 @@ class _Device:
     def __init__(self, number: int = 0, values: Values | None = None) -> None:
         self.number, self.values, self.modules = number, values or {}, False
 
-    def add(self, number: int, text: str) -> None:
-        values = _line_values(text)
+    def add(self, number: int, values: Values) -> None:
         if "max_payload_bytes" in values and "irtual" in self.values.get("name", ""):
             return
         if "bar1_bytes" in values:

@@ -219,6 +219,12 @@ def test_an_excerpt_without_address_is_a_row_without_one():
     ]
 
 
+def test_each_access_control_line_of_an_excerpt_is_a_row():
+    text = "# lspci -vvv | grep -i acsctl\n\t\tACSCtl: SrcValid+ TransBlk- ReqRedir+\n\t\tACSCtl: SrcValid- TransBlk- ReqRedir-\n"
+    found = [row for row in parse_lspci(lines(text)) if isinstance(row, Row)]
+    assert [(row.values, row.at) for row in found] == [({"acs": "SrcValid,ReqRedir"}, 2), ({"acs": ""}, 3)]
+
+
 @pytest.mark.parametrize(
     "line,role,driver",
     [
