@@ -25,7 +25,49 @@ ROW_LIMIT = 10_000
 """Rows kept of one query; more are counted, not kept."""
 
 FUNCTIONS = frozenset(
-    ["abs", "avg", "coalesce", "count", "glob", "group_concat", "hex", "ifnull", "iif", "instr", "length", "like", "lower", "ltrim", "max", "min", "nullif", "round", "rtrim", "sign", "substr", "substring", "sum", "total", "trim", "typeof", "unicode", "upper", "row_number", "rank", "dense_rank", "lag", "lead", "first_value", "last_value", "json_extract", "json_array_length", "unlikely", "likely", "cast", "replace"]
+    [
+        "abs",
+        "avg",
+        "coalesce",
+        "count",
+        "glob",
+        "group_concat",
+        "hex",
+        "ifnull",
+        "iif",
+        "instr",
+        "length",
+        "like",
+        "lower",
+        "ltrim",
+        "max",
+        "min",
+        "nullif",
+        "round",
+        "rtrim",
+        "sign",
+        "substr",
+        "substring",
+        "sum",
+        "total",
+        "trim",
+        "typeof",
+        "unicode",
+        "upper",
+        "row_number",
+        "rank",
+        "dense_rank",
+        "lag",
+        "lead",
+        "first_value",
+        "last_value",
+        "json_extract",
+        "json_array_length",
+        "unlikely",
+        "likely",
+        "cast",
+        "replace",
+    ]
 )
 """SQL functions that rules and `query` may call."""
 

@@ -22,7 +22,9 @@ def build(
     confirmed = [f for f in findings if f["answer"] == "confirmed"]
     worst = max((SEVERITIES.index(f["severity"]) for f in confirmed), default=-1)
     failing = worst >= SEVERITIES.index(fail_on)
-    blind = [gap for gap in gaps if gap["kind"] not in ("not_given", "assumed", "restricted")]
+    counts = _counts(results)
+    blind = any(gap["kind"] not in ("not_given", "assumed", "restricted") for gap in gaps)
+    judged_any = counts["wrong"] + counts["fine"] > 0
     return {
         "schema": SCHEMA,
         "nodes": _rows(evidence, "SELECT * FROM node ORDER BY node"),
@@ -30,20 +32,16 @@ def build(
         "ruled_out": judged.ruled_out,
         "gaps": gaps,
         "summary": {
-            "verdict": "wrong" if failing else "unknown" if blind or _nothing_seen(evidence) else "fine",
-            "exit_code": 1 if failing else 3 if blind or _nothing_seen(evidence) else 0,
+            "verdict": "wrong" if failing else "fine" if judged_any and not blind else "unknown",
+            "exit_code": 1 if failing else 3 if blind else 0,
             "confirmed": len(confirmed),
             "worst": SEVERITIES[worst] if worst >= 0 else None,
             "fail_on": fail_on,
-            "rules": _counts(results),
+            "rules": counts,
             "unrecognised": list(unread),
             "log_lines_left_out": evidence.db.execute("SELECT count(*) FROM log WHERE recent = 0").fetchone()[0],
         },
     }
-
-
-def _nothing_seen(evidence: Evidence) -> bool:
-    return evidence.db.execute("SELECT 1 FROM reading LIMIT 1").fetchone() is None
 
 
 def _rows(evidence: Evidence, sql: str) -> list[dict[str, Any]]:

@@ -370,6 +370,10 @@ def _not_given(evidence: Evidence, modules: dict[str, ModuleType]) -> None:
     for log, view in (("kernel", "kernel_event"), ("application", "app_event")):
         rows = evidence.db.execute("SELECT node FROM reading WHERE log = ?", (log,))
         filled[view] = {row[0] for row in rows}
+    evidence.db.execute(
+        "DELETE FROM gap WHERE kind = 'not_given' AND EXISTS"
+        " (SELECT 1 FROM reading r WHERE r.node = gap.node AND r.source = gap.source AND r.complete)"
+    )  # an excerpt beside the whole of it
     nodes = set().union(*filled.values(), evidence.nodes_of("reading"))
     for node in sorted(name for name in nodes if name):
         missing = tuple(table for table, having in filled.items() if node not in having)

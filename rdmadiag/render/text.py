@@ -102,11 +102,13 @@ def _verdict(report: Mapping[str, Any]) -> Line:
         return first["severity"], "", f"{names}: WRONG: {first['title']}{where}{kind}{tail}"
     counts = summary["rules"]
     if summary["verdict"] == "unknown":
-        return (
-            "unknown",
-            "",
-            f"{names}: UNKNOWN: nothing is proven wrong, but not all could be seen ({counts['unknown']} of {counts['all']} rules could not judge)",
+        judged = counts["fine"] + counts["wrong"]
+        why = (
+            f"{counts['unknown']} of {counts['all']} rules could not judge"
+            if judged
+            else "nothing in it let any rule judge"
         )
+        return "unknown", "", f"{names}: UNKNOWN: nothing is proven wrong, but not all could be seen ({why})"
     unknown = f"; {counts['unknown']} could not judge" if counts["unknown"] else ""
     return (
         "fine",

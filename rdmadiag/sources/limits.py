@@ -62,8 +62,9 @@ def _processes(host: Host, pids: Sequence[int]) -> Iterator[Row | Gap]:
         except HostRefused:
             refused.append(str(pid))
     if refused:
-        reason = f"environment of processes of other users: {', '.join(refused[:8])}"
-        yield Gap(("env",), reason, "not_permitted", "run as root", "/proc/PID/environ")
+        reason = f"environment of processes that may not be read: {', '.join(refused[:8])}"
+        kind, how = ("not_permitted", "run as root") if host.live else ("not_given", "")
+        yield Gap(("env",), reason, kind, how, "/proc/PID/environ")
 
 
 def _process(host: Host, pid: int, comm: str) -> Values:

@@ -131,7 +131,7 @@ def parse_lsmod(lines: Sequence[Line]) -> Iterator[Row | Gap]:
         whole = ("|" not in command) if command else whole or text.startswith("Module ") or bool(_PROC.match(text))
     yield from parse_modules(lines)
     if not whole:
-        yield Gap(TABLES, "only some of the modules were given", "truncated", "lsmod", "lsmod")
+        yield Gap(TABLES, "only some of the modules were given", "not_given", "lsmod", "lsmod")
 
 
 def _values(match: re.Match[str]) -> dict[str, Any]:

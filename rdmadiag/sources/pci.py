@@ -395,7 +395,7 @@ def parse_lspci(lines: Sequence[Line]) -> Iterator[Row | Gap]:
             device.add(number, values)
     yield from device.rows()
     if not whole:
-        yield Gap(TABLES, "only some of the PCI functions were given", "truncated", "sudo lspci -vvv", "lspci")
+        yield Gap(TABLES, "only some of the PCI functions were given", "not_given", "sudo lspci -vvv", "lspci")
     if denied:
         yield Gap(
             TABLES, "lspci was not run as root and shows no capabilities", "not_permitted", "sudo lspci -vvv", "lspci"
