@@ -401,4 +401,4 @@ def parse(lines: Sequence[Line]) -> Iterable[Row]:
             yield Row("completion", values, line.number)
 
 
-TEXTS = (Text("completion errors", SIGNS, parse),)
+TEXTS = (Text("completion errors", SIGNS, parse, by_line=True, log="application"),)
