@@ -47,7 +47,7 @@ def check(request: Request, host: Host | None = None, progress: Callable[[str], 
     loaded = time.perf_counter()
     evidence, unread, timings = look(request, book, expected, host, progress)
     looked = time.perf_counter()
-    results = engine.evaluate(evidence, book, site)
+    results = engine.evaluate(evidence, book, site, request.since)
     result = report.build(evidence, book, results, request.fail_on, unread)
     timings = [collect.Timing("(rules loaded)", loaded - start, len(book)), *timings]
     timings.append(collect.Timing("(all looking)", looked - loaded, 0))

@@ -15,6 +15,8 @@ from rdmadiag.evidence.store import Evidence, table_names
 KEYS = ("node", "device", "port", "qpn", "netdev", "bdf", "pid", "peer")
 """Columns that say what a row is about; `explains` joins on those that both sides have."""
 
+SINCE_SECONDS = 86400.0
+"""How old an event may be [s], unless the run says otherwise; rules see it as :since_seconds."""
 RULE_SECONDS = 2.0
 """Longest time that one rule's query may take [s]."""
 HEAP_BYTES = 512 << 20
@@ -166,14 +168,14 @@ def run(
     return names, rows, left_out, guard.tables
 
 
-def _bound(rule: Rule, site: Mapping[str, Any]) -> dict[str, Any]:
-    return {"rule": rule.id, **rule.parameters, **site}
+def _bound(rule: Rule, site: Mapping[str, Any], since_seconds: float) -> dict[str, Any]:
+    return {"rule": rule.id, "since_seconds": since_seconds, **rule.parameters, **site}
 
 
 def prepare(db: sqlite3.Connection, rule: Rule) -> list[str]:
     """Run a rule on empty evidence: what SQLite refuses is a fault of the rule. Returns its columns. Raises BadFile."""
     try:
-        names, _, _, _ = run(db, rule.query, _bound(rule, {}), RULE_SECONDS)
+        names, _, _, _ = run(db, rule.query, _bound(rule, {}, SINCE_SECONDS), RULE_SECONDS)
     except (sqlite3.Error, sqlite3.Warning, MemoryError) as error:
         raise BadFile(rule.path, "/query", str(error) or "out of memory") from error
     for wanted in ("wrong", "node"):
@@ -183,12 +185,18 @@ def prepare(db: sqlite3.Connection, rule: Rule) -> list[str]:
 
 
 def evaluate(
-    evidence: Evidence, book: Rulebook, site: Mapping[str, Mapping[str, Any]] | None = None
+    evidence: Evidence,
+    book: Rulebook,
+    site: Mapping[str, Mapping[str, Any]] | None = None,
+    since_seconds: float = SINCE_SECONDS,
 ) -> dict[str, Result]:
     """Run every rule. A rule whose tables have a gap and that has no row for a node answers unknown for it."""
     gaps = _gaps(evidence)
     nodes = evidence.nodes()
-    return {rule.id: _evaluate(evidence, rule, (site or {}).get(rule.id, {}), gaps, nodes) for rule in book}
+    return {
+        rule.id: _evaluate(evidence, rule, _bound(rule, (site or {}).get(rule.id, {}), since_seconds), gaps, nodes)
+        for rule in book
+    }
 
 
 def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
@@ -198,11 +206,11 @@ def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _evaluate(
-    evidence: Evidence, rule: Rule, site: Mapping[str, Any], gaps: list[dict[str, Any]], nodes: Sequence[str]
+    evidence: Evidence, rule: Rule, bound: Mapping[str, Any], gaps: list[dict[str, Any]], nodes: Sequence[str]
 ) -> Result:
     start = time.perf_counter()
     try:
-        names, rows, left_out, reads = run(evidence.db, rule.query, _bound(rule, site), RULE_SECONDS)
+        names, rows, left_out, reads = run(evidence.db, rule.query, bound, RULE_SECONDS)
     except (sqlite3.Error, MemoryError) as error:
         reason = f"the rule's query failed: {error or 'out of memory'}"
         answers = [

@@ -132,6 +132,11 @@ def _where(subject: Mapping[str, Any], many: bool) -> str:
     return " ".join(parts)
 
 
+def _message(finding: Mapping[str, Any], many: bool) -> str:
+    node = finding["subject"].get("node")
+    return f"{node}: {finding['message']}" if many and node else str(finding["message"])
+
+
 def _symptom(
     group: Sequence[dict[str, Any]],
     findings: Sequence[dict[str, Any]],
@@ -142,7 +147,7 @@ def _symptom(
     first = group[0]
     yield first["severity"], f"{first['severity'].upper()}: ", f"{first['title']}  [{first['rule']}]"
     for finding in group[:EVIDENCE_ROWS]:
-        yield "", "  ", finding["message"]
+        yield "", "  ", _message(finding, many)
         yield from _proof(finding, "    ")
     if len(group) > EVIDENCE_ROWS:
         yield (
@@ -185,7 +190,7 @@ def _cause(
     )
     deeper = indent + "  "
     for finding in group[:EVIDENCE_ROWS]:
-        yield "", deeper, finding["message"]
+        yield "", deeper, _message(finding, many)
         if sure:
             yield from _proof(finding, deeper + "  ")
     if len(group) > EVIDENCE_ROWS:
@@ -230,8 +235,9 @@ def _gaps(report: Mapping[str, Any]) -> Iterator[Line]:
         yield "dim", "  ", f"and {len(shown) - 20} more; --format json lists all"
     if given:
         yield "dim", "  ", f"not given: {', '.join(given)}"
-    for path in unread[:10]:
-        yield "dim", "  ", f"{path}: no tool's output and no known line was recognised in it"
+    if unread:
+        shown_paths = ", ".join(unread[:10]) + (f" and {len(unread) - 10} more" if len(unread) > 10 else "")
+        yield "dim", "  ", f"nothing known was recognised in: {shown_paths}"
     if left := report["summary"]["log_lines_left_out"]:
         yield "dim", "  ", f"{left} matching log lines are older than --since and were left out"
 
