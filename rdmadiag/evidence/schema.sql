@@ -391,6 +391,8 @@ CREATE TABLE log (
   peer_device TEXT,          -- peer's RDMA device
   gid TEXT,                  -- GID
   gid_index INTEGER,         -- GID index
+  remote_gid TEXT,           -- the peer's GID
+  length INTEGER,            -- length of a message or memory region [bytes]
   call TEXT,                 -- verb or library call that failed
   errno TEXT,                -- error text or number as printed
   syndrome TEXT,             -- device or firmware syndrome as printed
