@@ -7,8 +7,8 @@ Looking never changes the node: nothing here writes, loads a module, mounts, or 
 
 from __future__ import annotations
 
-import contextlib
 import errno
+import math
 import os
 import re
 import time
@@ -19,6 +19,9 @@ from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 
 FILE_LIMIT_BYTES = 4 << 20
 """Longest file read through the door [bytes]; sysfs and procfs files that matter are far shorter."""
+
+PATH_CHARACTERS, PATH_LEVELS = 1024, 32
+"""A longer or deeper path of a captured tree is not listed; those of sysfs are half as long."""
 
 _ABSENT = {errno.ENOENT, errno.ENOTDIR, errno.ENODEV, errno.ENXIO}
 _DENIED = {errno.EACCES, errno.EPERM}
@@ -180,7 +183,8 @@ class Tree:
         self.absent = absent
         self.folders: dict[str, set[str]] = {"/": set()}
         for path in self.entries:
-            self._add(path)
+            if len(path) <= PATH_CHARACTERS and path.count("/") <= PATH_LEVELS:
+                self._add(path)
 
     def _add(self, path: str) -> None:
         while path != "/":
@@ -251,7 +255,7 @@ class CapturedHost:
         self.tree, self.name, self.seconds = tree, name, seconds
 
     def _resolve(self, path: str, depth: int = 0) -> str:
-        if depth > 40:
+        if depth > _LINKS:
             raise HostRefused(path, "too many links")
         done = ""
         parts = [part for part in path.split("/") if part and part != "."]
@@ -402,7 +406,15 @@ class RecordingHost:
         return "\n".join(lines) + "\n"
 
 
-_PATH = r"(/(?:[^:\n]|(?<=[0-9a-f]{4}):(?=[0-9a-f]{2}(?:[:./]|$))|(?<=:[0-9a-f]{2}):(?=[0-9a-f]{2}\.))*)"
+TREE_LINE_CHARACTERS = 64 << 10
+"""A longer line of a captured tree is passed over."""
+TREE_LINES = 500_000
+"""Most lines taken of a captured tree; a node with 16 adapters has 5,000."""
+_LINKS = 40
+"""Links followed for one path, as the kernel does."""
+
+# A colon ends the path, unless it stands in a PCI address.
+_PATH = r"(/[^:\n]*(?:(?:(?<=[0-9a-f]{4}):(?=[0-9a-f]{2}(?:[:./]|$))|(?<=:[0-9a-f]{2}):(?=[0-9a-f]{2}\.))[^:\n]*)*)"
 _TREE_LINE = re.compile(rf"(?:{_PATH} -> (\S+)|{_PATH}/|{_PATH}:(.*))$")
 
 
@@ -416,14 +428,16 @@ def parse_tree(text: str) -> tuple[Tree, float]:
     contents: dict[str, list[str]] = {}
     absent: set[str] = set()
     seconds = 0.0
-    for line in text.splitlines():
+    for line in text.split("\n", TREE_LINES)[:TREE_LINES]:
+        if len(line) > TREE_LINE_CHARACTERS:
+            continue
+        line = line.rstrip("\r")
         if line.startswith("#"):
             word, _, rest = line[1:].strip().partition(" ")
             if word == "absent:":
                 absent.add(rest.strip())
             elif word == "seconds":
-                with contextlib.suppress(ValueError):
-                    seconds = float(rest)
+                seconds = _finite(rest, seconds)
         elif match := _TREE_LINE.match(line):
             link, target, folder, path, content = match.groups()
             if link:
@@ -433,37 +447,52 @@ def parse_tree(text: str) -> tuple[Tree, float]:
             elif folder:
                 entries.setdefault(folder, None)
     for path, lines in contents.items():
-        entries[path] = "\n".join(lines).encode()
+        entries[path] = "\n".join(lines).encode(errors="replace")
     return Tree(_canonical(entries), frozenset(absent)), seconds
+
+
+def _finite(text: str, default: float) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        return default
+    return value if math.isfinite(value) else default
 
 
 def _canonical(entries: Mapping[str, bytes | str | None]) -> dict[str, bytes | str | None]:
     # A capture may name one file by its link path or by its real one: move all below the real folders.
     links: dict[str, str] = {}
-    real: dict[str, str] = {"": ""}
-
-    def folder(path: str, depth: int = 0) -> str:
-        if (known := real.get(path)) is not None:
-            return known
+    for path in sorted((path for path, entry in entries.items() if isinstance(entry, str)), key=_depth):
         parent, _, name = path.rpartition("/")
-        place = f"{folder(parent, depth)}/{name}"
-        if place in links and depth < 40:
-            target = links[place]
-            there = os.path.normpath(target if target.startswith("/") else f"{place.rpartition('/')[0]}/{target}")
-            place = folder(there, depth + 1)
-        real[path] = place
-        return place
-
-    for path in sorted(
-        (path for path, entry in entries.items() if isinstance(entry, str)), key=lambda path: path.count("/")
-    ):
-        parent, _, name = path.rpartition("/")
-        links[f"{folder(parent)}/{name}"] = str(entries[path])
-        real.clear()
-        real[""] = ""
+        links[f"{_followed(parent, links)}/{name}"] = str(entries[path])
     result: dict[str, bytes | str | None] = dict(links)
+    folders: dict[str, str] = {}
     for path, entry in entries.items():
         if not isinstance(entry, str):
             parent, _, name = path.rpartition("/")
-            result[f"{folder(parent)}/{name}"] = entry
+            if parent not in folders:
+                folders[parent] = _followed(parent, links)
+            result[f"{folders[parent]}/{name}"] = entry
     return result
+
+
+def _depth(path: str) -> int:
+    return path.count("/")
+
+
+def _followed(path: str, links: Mapping[str, str]) -> str:
+    # The path with the links in it followed; one that goes in a circle is left as it is after so many.
+    done, followed = "", 0
+    left = path.split("/")[::-1]
+    while left:
+        part = left.pop()
+        step = f"{done}/{part}"
+        if part == "..":
+            done = done.rpartition("/")[0]
+        elif step in links and followed < _LINKS:
+            followed += 1
+            left += links[step].split("/")[::-1]
+            done = "" if links[step].startswith("/") else done
+        elif part not in ("", "."):
+            done = step
+    return done

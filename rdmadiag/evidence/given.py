@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
 import io
-import lzma
+import math
 import os
+import posixpath
 import stat
 import sys
-import tarfile
-import zipfile
-import zlib
-from collections.abc import Iterator
-from typing import IO, Any, NamedTuple
+import time
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from rdmadiag.errors import BadFile
+from rdmadiag.evidence import archive
 from rdmadiag.host import FolderTree, Tree, parse_tree
 
 FILES = 10_000
 """Most files taken from one folder or archive."""
 MEMBER_BYTES = 64 << 20
 """Longest member of an archive [bytes]."""
-ARCHIVE_BYTES = 512 << 20
+TREE_BYTES = 16 << 20
+"""Longest captured tree in one text [bytes]; the rest is not read."""
+ARCHIVE_BYTES = 256 << 20
 """Most bytes unpacked from one archive."""
 _TREE_FOLDERS = ("sys", "proc", "dev")
+_PASSED_OVER = ("tree.before.txt", "origin.md", "expected.json", "expect.json")
 
 
 class GivenText(NamedTuple):
@@ -33,7 +34,7 @@ class GivenText(NamedTuple):
     node: str | None
     path: str
     group: str
-    stream: IO[bytes]
+    stream: archive.Stream
 
 
 class GivenTree(NamedTuple):
@@ -43,9 +44,9 @@ class GivenTree(NamedTuple):
     path: str
     group: str
     tree: Tree | FolderTree
-    seconds: float
-    before: Tree | None
-    before_seconds: float
+    seconds: float = 0.0
+    before: Tree | None = None
+    before_seconds: float = 0.0
 
 
 class Refused(NamedTuple):
@@ -59,211 +60,224 @@ class Refused(NamedTuple):
 Part = GivenText | GivenTree | Refused
 
 
-def expand(spec: str) -> Iterator[Part]:
-    """Yield the parts of one `--from` value: PATH, NAME=PATH, or `-`. Raises BadFile when it is nothing that can be read."""
-    node, path = _split(spec)
-    if path == "-":
-        yield GivenText(node, "-", "-", sys.stdin.buffer)
-        return
-    try:
-        status = os.stat(path)
-    except OSError as error:
-        raise BadFile(path, "", f"cannot be read: {error.strerror}; wanted a file, folder, archive or -") from error
-    if stat.S_ISDIR(status.st_mode):
-        yield from _folder(node, path)
-    elif stat.S_ISREG(status.st_mode) or stat.S_ISFIFO(status.st_mode):
-        yield from _file(node, path, os.path.dirname(path) or ".", alone=True)
-    else:
-        raise BadFile(path, "", "a device or socket; wanted a file, folder, archive or -")
+def expand(spec: str, deadline: float = math.inf) -> Iterator[Part]:
+    """Yield the parts of one `--from` value: PATH, NAME=PATH, or `-`, until `deadline` [s, monotonic].
+
+    Raises BadFile when it is nothing that can be read.
+    """
+    node, path = split(spec)
+    held: Refused | None = None
+    found = False
+    for part in _folder(node, path, deadline) if os.path.isdir(path) else _one(node, path, deadline):
+        if isinstance(part, Refused) and part.path == path and not found:
+            held = part  # that may be all there is
+            continue
+        if held:
+            yield held
+        held, found = None, True
+        yield part
+    if held or not found:
+        raise BadFile(path, "", held.reason if held else "an empty folder or archive; wanted texts or a captured tree")
 
 
-def _split(spec: str) -> tuple[str | None, str]:
+def split(spec: str) -> tuple[str | None, str]:
+    """Return the node's name, if one is given, and the path of a `--from` value."""
     name, equals, path = spec.partition("=")
     if equals and name and "/" not in name and not os.path.exists(spec):
         return name, path
     return None, spec
 
 
-def _file(node: str | None, path: str, group: str, alone: bool) -> Iterator[Part]:
-    try:
-        file = open(path, "rb")  # noqa: SIM115  # the text's reader closes it
-        head = file.peek(512)[:512]
-    except OSError as error:
-        if alone:
-            raise BadFile(
-                path, "", f"cannot be read: {error.strerror}; wanted a text, a folder or an archive"
-            ) from error
-        yield Refused(path, error.strerror or str(error))
+def _one(node: str | None, path: str, deadline: float) -> Iterator[Part]:
+    if path == "-":
+        yield from _opened(node, "-", "-", _standard_input(deadline), deadline)
         return
-    if head.startswith(b"PK\x03\x04"):
-        yield from _zip(node, path, file)
-    elif head.startswith((b"\x1f\x8b", b"BZh", b"\xfd7zXZ\x00")):
-        yield from _compressed(node, path, group, file, head)
-    elif head[257:262] == b"ustar":
-        yield from _tar(node, path, tarfile.open(fileobj=file, mode="r|"))
-    elif head.startswith(b"\x28\xb5\x2f\xfd"):
-        yield Refused(path, "zstd-compressed: unpack it first (zstd -d)")
-    elif os.path.basename(path) == "tree.txt":
-        yield _tree(node, path, group, file.read(MEMBER_BYTES), None)
-    else:
-        yield GivenText(node, path, group, file)
+    try:
+        mode = os.stat(path).st_mode
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no such name can be"
+        raise BadFile(path, "", f"cannot be read: {reason}; wanted a file, folder, archive or -") from error
+    if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+        raise BadFile(path, "", "a device or socket; wanted a file, folder, archive or -")
+    yield from _file(node, path, os.path.dirname(path) or ".", deadline)
+
+
+def _standard_input(deadline: float) -> archive.Incoming | archive.Bytes:
+    try:
+        return archive.Incoming(sys.stdin.fileno(), deadline, close=False)
+    except (OSError, ValueError, AttributeError):  # replaced by something without a descriptor, or closed
+        return archive.Bytes(sys.stdin.buffer.read(MEMBER_BYTES) if sys.stdin else b"")
+
+
+def _file(node: str | None, path: str, group: str, deadline: float) -> Iterator[Part]:
+    try:  # O_NONBLOCK: a pipe without a writer is waited for when it is read, and not for ever
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except OSError as error:
+        yield Refused(path, f"cannot be read: {error.strerror}; wanted a text, a folder or an archive")
+        return
+    yield from _opened(node, path, group, archive.Incoming(descriptor, deadline), deadline)
+
+
+def _opened(
+    node: str | None,
+    path: str,
+    group: str,
+    stream: archive.Incoming | archive.Bytes,
+    deadline: float,
+    inside: bool = False,
+) -> Iterator[Part]:
+    # Looks at the first bytes: an archive, a compressed file, a captured tree, or a text; closes all but a text's stream.
+    closing: archive.Stream | None = stream
+    try:
+        head = stream.head()
+        kind = archive.magic(head)
+        inner: archive.Incoming | archive.Bytes | archive.Unpacked = stream
+        if kind in archive.PACKED:
+            inner = archive.Unpacked(stream, kind, deadline)
+            head = inner.head()
+            kind = archive.magic(head)
+        if inside and kind in ("tar", "zip"):
+            yield Refused(path, "an archive in an archive; unpack it first")
+        elif kind == "tar":
+            yield from _members(node, path, archive.tar(inner, MEMBER_BYTES))
+        elif kind == "zip" and inner is stream:
+            yield from _members(node, path, archive.zipped(_seekable(stream), MEMBER_BYTES, deadline))
+        elif kind:
+            how = "zstd -d" if kind == "zstd" else "it is packed twice"
+            yield Refused(path, f"{kind}: not read as it is; unpack it first ({how})")
+        elif os.path.basename(path) == "tree.txt" or head.startswith(b"# seconds "):
+            yield _tree(node, path, group, inner.read(TREE_BYTES), _before(path))
+        else:
+            closing = None
+            yield GivenText(node, path, group, inner)
+    except (OSError, archive.Damaged) as error:
+        yield Refused(path, getattr(error, "strerror", None) or str(error))
+    finally:
+        if closing is not None:
+            closing.close()
+
+
+def _seekable(stream: archive.Incoming | archive.Bytes) -> io.BytesIO | io.FileIO:
+    if isinstance(stream, archive.Incoming) and (file := stream.file()):
+        return file
+    content = stream.read(MEMBER_BYTES + 1)
+    if len(content) > MEMBER_BYTES:
+        raise archive.Damaged(f"a zip archive longer than {MEMBER_BYTES >> 20} MiB through a pipe; give its path")
+    return io.BytesIO(content)
+
+
+def _before(path: str) -> bytes | None:
+    # tree.before.txt beside tree.txt: an earlier sample of the counters.
+    if os.path.basename(path) != "tree.txt":
+        return None
+    try:
+        with open(os.path.join(os.path.dirname(path), "tree.before.txt"), "rb") as file:
+            return file.read(TREE_BYTES)
+    except OSError:
+        return None
 
 
 def _tree(node: str | None, path: str, group: str, content: bytes, before: bytes | None) -> GivenTree:
-    tree, seconds = parse_tree(content.decode(errors="replace"))
-    earlier, earlier_seconds = parse_tree(before.decode(errors="replace")) if before is not None else (None, 0.0)
+    tree, seconds = parse_tree(content[:TREE_BYTES].decode(errors="replace"))
+    earlier, earlier_seconds = None, 0.0
+    if before is not None:
+        earlier, earlier_seconds = parse_tree(before[:TREE_BYTES].decode(errors="replace"))
     return GivenTree(node, path, group, tree, seconds, earlier, earlier_seconds)
 
 
-def _folder(node: str | None, folder: str) -> Iterator[Part]:
+def _folder(node: str | None, folder: str, deadline: float) -> Iterator[Part]:
     count = 0
-    for place, folders, names in os.walk(folder):
+    refused: list[Refused] = []
+    for place, folders, names in os.walk(folder, onerror=lambda error: refused.append(_unreadable(error))):
         folders.sort()
         inside = [name for name in _TREE_FOLDERS if name in folders]
         if "sys" in inside or "proc" in inside:
-            yield GivenTree(node, place, place, FolderTree(place), 0.0, None, 0.0)
+            yield GivenTree(node, place, place, FolderTree(place))
             folders[:] = [name for name in folders if name not in inside]
         for name in sorted(names):
             path = os.path.join(place, name)
             count += 1
-            if count > FILES:
-                yield Refused(folder, f"holds more than {FILES} files; the rest was not read", "truncated")
+            if count > FILES or time.monotonic() > deadline:
+                why = f"holds more than {FILES} files" if count > FILES else "was not read to its end in time"
+                yield Refused(folder, f"{why}; the rest was not read", "truncated")
                 return
-            if name in ("tree.before.txt", "origin.md", "expected.json", "expect.json"):
+            if name in _PASSED_OVER:
                 continue
-            if name == "tree.txt":
-                before = os.path.join(place, "tree.before.txt")
-                yield _tree(node, path, place, _content(path), _content(before) if os.path.isfile(before) else None)
-            elif _outside(path, folder) or not os.path.isfile(path):
-                yield Refused(path, "a link out of the folder, or not a file", "unreadable")
+            if not os.path.isfile(path) or _outside(path, folder):
+                yield Refused(path, "a link out of the folder, or not a file")
             else:
-                yield from _file(node, path, place, alone=False)
+                yield from _file(node, path, place, deadline)
+    yield from refused
 
 
-def _content(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(MEMBER_BYTES)
+def _unreadable(error: OSError) -> Refused:
+    return Refused(str(error.filename), f"cannot be read: {error.strerror}")
 
 
 def _outside(path: str, folder: str) -> bool:
     return os.path.islink(path) and not os.path.realpath(path).startswith(os.path.realpath(folder) + os.sep)
 
 
-def _compressed(node: str | None, path: str, group: str, file: IO[bytes], head: bytes) -> Iterator[Part]:
-    opener: Any = gzip.open if head[:2] == b"\x1f\x8b" else bz2.open if head[:3] == b"BZh" else lzma.open
-    stream = io.BufferedReader(opener(file, "rb"))
+def _members(node: str | None, path: str, members: Iterator[archive.Member]) -> Iterator[Part]:
+    # All are taken before the first is read: files of one captured tree need not follow each other.
+    taken: dict[str, bytes | str] = {}
+    refused: dict[str, list[str]] = {}
+    size = count = 0
+    problem = ""
     try:
-        inner = stream.peek(512)[:512]
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        yield Refused(path, f"damaged compressed file: {error}")
-        return
-    if inner[257:262] == b"ustar":
-        yield from _tar(node, path, tarfile.open(fileobj=stream, mode="r|"))
-    else:
-        yield GivenText(node, path, group, stream)
-
-
-class _Collector:
-    """Members of an archive, sorted into texts and one captured tree a folder, within the limits."""
-
-    def __init__(self, node: str | None, path: str) -> None:
-        self.node, self.path = node, path
-        self.size = self.count = 0
-        self.refused: list[Refused] = []
-        self.files: dict[str, bytes] = {}
-        self.links: dict[str, str] = {}
-
-    def name(self, name: str) -> str | None:
-        """Return a member's clean name; an absolute one, or one that climbs out, is refused."""
-        if name.startswith("/") or ".." in name.split("/"):
-            self.refused.append(Refused(f"{self.path}:{name}", "a path out of the archive was not taken"))
-            return None
-        return os.path.normpath(name)
-
-    def room(self, name: str, size: int) -> bool:
-        self.count += 1
-        self.size += size
-        if size > MEMBER_BYTES:
-            self.refused.append(
-                Refused(f"{self.path}:{name}", f"larger than {MEMBER_BYTES >> 20} MiB; give it by itself", "truncated")
-            )
-            self.size -= size
-            return False
-        return self.size <= ARCHIVE_BYTES and self.count <= FILES
-
-    def full(self) -> bool:
-        if self.size > ARCHIVE_BYTES or self.count > FILES:
-            self.refused.append(
-                Refused(
-                    self.path,
-                    f"unpacks to more than {ARCHIVE_BYTES >> 20} MiB or {FILES} files; the rest was not read",
-                    "truncated",
-                )
-            )
-            return True
-        return False
-
-    def parts(self) -> Iterator[Part]:
-        trees: dict[str, dict[str, bytes | str | None]] = {}
-        members: dict[str, bytes | str] = {**self.files, **self.links}
-        for name, content in members.items():
-            elements = name.split("/")
-            at = next((n for n, element in enumerate(elements[:4]) if element in _TREE_FOLDERS), None)
-            base = os.path.basename(name)
-            group = f"{self.path}:{os.path.dirname(name)}"
-            if at is not None:
-                trees.setdefault("/".join(elements[:at]), {})["/" + "/".join(elements[at:])] = content
-            elif isinstance(content, str) or base in ("tree.before.txt", "origin.md"):
-                continue
-            elif base == "tree.txt":
-                yield _tree(
-                    self.node,
-                    f"{self.path}:{name}",
-                    group,
-                    content,
-                    self.files.get(name[: -len("tree.txt")] + "tree.before.txt"),
-                )
-            else:
-                yield GivenText(self.node, f"{self.path}:{name}", group, io.BytesIO(content))
-        for folder, entries in trees.items():
-            yield GivenTree(self.node, f"{self.path}:{folder}", f"{self.path}:{folder}", Tree(entries), 0.0, None, 0.0)
-        yield from self.refused
-
-
-def _tar(node: str | None, path: str, archive: tarfile.TarFile) -> Iterator[Part]:
-    found = _Collector(node, path)
-    try:
-        for member in archive:
-            name = found.name(member.name)
-            if name is None:
-                continue
-            if member.issym():
-                found.links[name] = member.linkname
-            elif member.isfile():
-                if found.room(name, member.size):
-                    extracted = archive.extractfile(member)
-                    found.files[name] = extracted.read(MEMBER_BYTES) if extracted else b""
-                elif found.full():
-                    break
-    except (tarfile.TarError, OSError, EOFError, zlib.error, lzma.LZMAError, ValueError) as error:
-        found.refused.append(Refused(path, f"damaged archive: {error}", "truncated"))
-    yield from found.parts()
-
-
-def _zip(node: str | None, path: str, file: IO[bytes]) -> Iterator[Part]:
-    found = _Collector(node, path)
-    try:
-        archive = zipfile.ZipFile(file)
-        for member in archive.infolist():
-            name = found.name(member.filename)
-            if name is None or member.is_dir():
-                continue
-            with archive.open(member) as stream:
-                content = stream.read(MEMBER_BYTES + 1)
-            if found.room(name, len(content)):
-                found.files[name] = content
-            elif found.full():
+        for member in members:
+            count += 1
+            size += member.size
+            if size > ARCHIVE_BYTES or count > FILES:
+                problem = f"unpacks to more than {ARCHIVE_BYTES >> 20} MiB or {FILES} files"
                 break
-    except (zipfile.BadZipFile, OSError, EOFError, zlib.error, RuntimeError, NotImplementedError, ValueError) as error:
-        found.refused.append(Refused(path, f"damaged archive: {error}", "truncated"))
-    yield from found.parts()
+            if member.name.startswith("/") or ".." in member.name.split("/"):
+                refused.setdefault("a path out of the archive", []).append(member.name)
+            elif member.content is None:
+                refused.setdefault(f"longer than {MEMBER_BYTES >> 20} MiB: give it by itself", []).append(member.name)
+            else:
+                taken[posixpath.normpath(member.name)] = member.content
+    except (OSError, archive.Damaged) as error:
+        problem = str(error)
+    yield from _sorted(node, path, taken)
+    for reason, names in refused.items():
+        more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+        yield Refused(f"{path}:{names[0]}{more}", f"{reason}; it was not taken", "truncated")
+    if problem:
+        yield Refused(path, f"{problem}; the rest was not read" if taken else problem, "truncated")
+
+
+def _sorted(node: str | None, path: str, members: dict[str, bytes | str]) -> Iterator[Part]:
+    trees: dict[str | None, dict[str, bytes | str | None]] = {_base(name, ("sys", "proc")): {} for name in members}
+    trees.pop(None, None)
+    for name, content in members.items():
+        base = _base(name, _TREE_FOLDERS)
+        if base in trees:
+            trees[base][name[len(base or "") :] if base else f"/{name}"] = _unpadded(content)
+            continue
+        folder, file = posixpath.split(name)
+        place, group = f"{path}:{name}", f"{path}:{folder}".rstrip(":")
+        if isinstance(content, str) or file in _PASSED_OVER:
+            continue
+        if file == "tree.txt":
+            before = members.get(posixpath.join(folder, "tree.before.txt"))
+            yield _tree(node, place, group, content, before if isinstance(before, bytes) else None)
+        else:
+            yield from _opened(node, place, group, archive.Bytes(content), math.inf, inside=True)
+    for base, entries in trees.items():
+        place = f"{path}:{base}".rstrip(":")
+        yield GivenTree(node, place, place, Tree(entries))
+
+
+def _base(name: str, folders: Sequence[str]) -> str | None:
+    # The folder that a captured tree lies in, when this is a file of one: a/b for a/b/sys/class/x.
+    elements = name.split("/")
+    at = next((n for n, element in enumerate(elements[:4]) if element in folders), None)
+    return None if at is None or len(elements) == at + 1 else "/".join(elements[:at])
+
+
+def _unpadded(content: bytes | str) -> bytes | str:
+    # sysfs says that every file is 4096 bytes long, and tar pads what it reads with zeros to that.
+    if isinstance(content, bytes) and content.endswith(b"\0") and b"\0" not in (text := content.rstrip(b"\0")):
+        return text
+    return content

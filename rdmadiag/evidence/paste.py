@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import bisect
 import io
 import json
 import re
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rdmadiag.errors import BadFile
-from rdmadiag.evidence import log_line
+from rdmadiag.evidence import log_line, plain
+from rdmadiag.evidence.assign import Item, Read
 from rdmadiag.evidence.given import GivenText
+from rdmadiag.evidence.plain import clean
 from rdmadiag.evidence.row import Gap, Json, Line, Printed, Row, Rows, Text
 from rdmadiag.evidence.scan import Scanner
 
 WHOLE_BYTES = 16 << 20
-"""A text up to this size is parsed whole; of a larger one only log lines are matched, chunk by chunk."""
-CHUNK_BYTES = 4 << 20
-JSON_BYTES = 256 << 20
-LINE_BYTES = 64 << 10
-"""A longer line is cut [bytes]."""
+"""Beyond this much of a text only its log lines are matched, piece by piece [bytes]."""
+SECTION_BYTES = 4 << 20
+"""Longest part of one command's output that is parsed, from the first line that tells its tool [bytes]."""
+JSON_BYTES, JSON_VALUES = 64 << 20, 5_000_000
+"""Longest JSON text [bytes], and most values in it: 100,000 QPs have 1,300,000 in 21 MB."""
 ROWS_PER_PATTERN = 1000
-"""Lines kept of one pattern and text."""
+"""Lines kept of one pattern and text: half the first, half the last."""
 FOLLOWING_LINES = 6
-NODES_ASSUMED = 4
-
-Item = Row | Rows | Gap
+LOG_CHARACTERS = 4096
+"""A longer log line is cut before patterns take it apart."""
 
 
 class Known(NamedTuple):
@@ -43,17 +44,6 @@ class KnownJson(NamedTuple):
     json: Json
 
 
-class Read(NamedTuple):
-    """What one text held, before it is known which node it is about."""
-
-    path: str
-    group: str
-    node: str | None
-    hosts: list[str]
-    items: list[tuple[str, str | None, Item]]
-    tools: list[str]
-
-
 class Library:
     """The tools that are known and the patterns to match, compiled together: made once a run."""
 
@@ -67,35 +57,31 @@ class Library:
         self.jsons = [KnownJson(source, text) for source, text in known if isinstance(text, Json)]
         self.texts = [Known(source, text) for source, text in known if isinstance(text, Text)]
         self.commands = {name: entry for entry in self.texts for name in entry.text.commands}
+        self.programs = {*self.commands, *(name for entry in self.jsons for name in entry.json.commands)}
         self.patterns = list(patterns)
-        whole = [entry for entry in self.texts if not entry.text.by_line]
-        lines = [entry for entry in self.texts if entry.text.by_line]
-        self.sign_of = [entry for entry in whole for _ in entry.text.signs]
-        self.line_of = [entry for entry in lines for _ in entry.text.signs]
+        self.sign_of = [entry for entry in self.texts if not entry.text.by_line for _ in entry.text.signs]
+        self.line_of = [entry for entry in self.texts if entry.text.by_line for _ in entry.text.signs]
         self._cached = cached
         self._compiled: dict[tuple[str, int], re.Pattern[str]] = {}
-        self._scanners: tuple[Scanner, Scanner] | None = None
+        self._signs: Scanner | None = None
+        self._lines: Scanner | None = None
 
     @property
     def signs(self) -> Scanner:
         """Signs of tools, each reported once a section."""
-        return self._both()[0]
+        if self._signs is None:
+            signs = [sign for entry in self.texts if not entry.text.by_line for sign in entry.text.signs]
+            self._signs = Scanner(signs, once=True, cached=self._cached)
+        return self._signs
 
     @property
     def lines(self) -> Scanner:
         """Rules' patterns, then signs of tools parsed line by line, then prompts."""
-        return self._both()[1]
-
-    def _both(self) -> tuple[Scanner, Scanner]:
-        if self._scanners is None:
+        if self._lines is None:
             patterns = [pattern for *_, pattern in self.patterns]
-            signs = [sign for entry in self.texts if not entry.text.by_line for sign in entry.text.signs]
-            line_signs = [sign for entry in self.texts if entry.text.by_line for sign in entry.text.signs]
-            self._scanners = (
-                Scanner(signs, once=True, cached=self._cached),
-                Scanner([*patterns, *line_signs, _PROMPT], cached=self._cached),
-            )
-        return self._scanners
+            signs = [sign for entry in self.texts if entry.text.by_line for sign in entry.text.signs]
+            self._lines = Scanner([*patterns, *signs, _PROMPT], cached=self._cached)
+        return self._lines
 
     def groups(self, index: int, text: str) -> dict[str, str]:
         """Return the named groups of a rule's pattern in a line; empty when only Hyperscan saw it."""
@@ -109,61 +95,30 @@ class Library:
 
 _PROMPT = r"^(\s*(\([^)]{1,40}\) ?)?(\[[^\]]{1,80}\] ?|[A-Za-z0-9_.@~:/+-]{1,80} ?)?[$#%>] ?|\++ )[\w./(]"
 _PROMPT_HOST = re.compile(r"\s*(?:\([^)]*\) ?)?\[?[\w.-]+@([\w.-]+)")
-_COLOUR = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_COLOUR_TEXT = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROL = {code: " " if code == 9 else "\ufffd" for code in (*range(9), 11, 12, *range(14, 32), *range(127, 160))}
-
-
-def clean(line: bytes) -> str:
-    """Return a line as text: no colour codes, no control characters that a terminal would obey, not endless."""
-    text = line[:LINE_BYTES].decode(errors="replace").rstrip("\r\n")
-    if "\x1b" in text:
-        text = _COLOUR_TEXT.sub("", text)
-    return text if text.isprintable() else text.replace("\r", " ").translate({**_CONTROL, 9: "\t"})
+_JSON = re.compile(rb"\s*(?:\{|\[\s*[{\]])")
+_JSON_LINE = re.compile(rb"^[ \t]*(?:\[\s*)?\{", re.M)
+_JSON_BLOCKS = 16
+"""Most places of a section where JSON is looked for."""
 
 
 def read_text(library: Library, given: GivenText, deadline: float, recent_seconds: float) -> Read:
-    """Read one text. Raises BadFile when it is no text. What is left unread when time is up is a gap."""
+    """Read one text until `deadline` [s, monotonic]; what is left unread then is a gap. Closes its stream.
+
+    `recent_seconds`: how old a log line may be, counted from its log's end [s]. Raises BadFile when it is no text.
+    """
     try:
-        with given.stream as stream:
-            return _read(library, given, stream, deadline, recent_seconds)
-    except (OSError, EOFError) as error:
-        raise BadFile(given.path, "", f"cannot be read to its end: {error}") from error
+        reader = _Reader(library, given, recent_seconds)
+        return reader.read(plain.Pieces(given.path, given.stream, deadline))
+    finally:
+        given.stream.close()
 
 
-def _read(library: Library, given: GivenText, stream: Any, deadline: float, recent: float) -> Read:
-    head = _decoded(given.path, stream.read(CHUNK_BYTES))
-    reader = _Reader(library, given, recent)
-    if head.lstrip()[:1] in (b"[", b"{") or len(head) >= CHUNK_BYTES:
-        limit = JSON_BYTES if head.lstrip()[:1] in (b"[", b"{") else WHOLE_BYTES
-        while len(head) < limit and time.monotonic() < deadline and (part := stream.read(CHUNK_BYTES)):
-            head += part
-    if len(head) < WHOLE_BYTES or (head.lstrip()[:1] in (b"[", b"{") and len(head) < JSON_BYTES):
-        reader.whole(head)
-    else:
-        reader.chunks(head, stream, deadline)
-    return reader.result()
-
-
-def read_printed(library: Library, printed: Printed, recent: float) -> list[tuple[str, str | None, Item]]:
-    """Read a text that a source got from the node itself."""
-    reader = _Reader(
-        library, GivenText(None, printed.at, "", io.BytesIO()), recent, complete=True, end_seconds=printed.end_seconds
-    )
-    reader.whole(printed.text.encode())
+def read_printed(library: Library, printed: Printed, recent_seconds: float) -> list[tuple[str, str | None, Item]]:
+    """Read a text that a source got from the node itself, complete."""
+    reader = _Reader(library, GivenText(None, printed.at, "", io.BytesIO()), recent_seconds, printed)
+    reader.whole(printed.text.encode(errors="replace"))
+    reader.finish()
     return reader.items
-
-
-def _decoded(path: str, head: bytes) -> bytes:
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return head.decode("utf-16", errors="replace").encode()
-    if b"\0" in head[:8192]:
-        raise BadFile(
-            path,
-            f"byte {head.index(0)}",
-            "binary, not a text; wanted what a tool prints, a log, JSON, or an archive (tar, zip, gz)",
-        )
-    return head.removeprefix(b"\xef\xbb\xbf")
 
 
 class _Section(NamedTuple):
@@ -175,154 +130,110 @@ class _Section(NamedTuple):
     stop: int
 
 
+class _Hit(NamedTuple):
+    """A log line that a rule's pattern matches, and which part of the text it is in."""
+
+    number: int
+    line: bytes
+    part: int
+
+
+class _Part(NamedTuple):
+    """A part of a text that has an end of its own: a section, or a piece of a long log."""
+
+    host: str | None
+    tail: bytes
+
+
 class _Reader:
     """Reads one text into items; a helper of read_text that keeps what the steps share."""
 
-    def __init__(
-        self,
-        library: Library,
-        given: GivenText,
-        recent: float,
-        complete: bool = False,
-        end_seconds: float | None = None,
-    ) -> None:
-        self.library, self.given, self.recent, self.complete, self.end_seconds = (
-            library,
-            given,
-            recent,
-            complete,
-            end_seconds,
-        )
+    def __init__(self, library: Library, given: GivenText, recent: float, printed: Printed | None = None) -> None:
+        self.library, self.given, self.recent, self.printed = library, given, recent, printed
         self.items: list[tuple[str, str | None, Item]] = []
         self.hosts: dict[str, None] = {}
-        self.tools: dict[str, None] = {}
-        self.counts: dict[int, int] = {}
-        self.kernel = False
-        self.line_number = 1
-        self.booted = False
         self.host: str | None = None
-        self.pending: list[tuple[Row, log_line.Prefix]] = []
-        self.last: tuple[float, str | None] | None = None
+        self.tools: dict[str, str | None] = {}  # with the kind of log that each is
+        self.hits: dict[int, list[_Hit]] = {}
+        self.parts: list[_Part] = []
+        self.lines = 0
+        self.open = 0  # the part that goes on to the end of the text, and those after it
+        self.booted = self.cut = self.json_log = False
+        self.head = b""
+        if printed is not None:
+            known = library.commands.get(printed.tool)
+            self.tools[printed.tool] = known.text.log if known else "kernel"
 
-    def result(self) -> Read:
-        return Read(self.given.path, self.given.group, self.given.node, list(self.hosts), self.items, list(self.tools))
+    def read(self, pieces: plain.Pieces) -> Read:
+        """Read all pieces. Raises BadFile when there is nothing in them."""
+        rest = iter(pieces)
+        head = self._first(rest)
+        if not head.strip():
+            raise BadFile(self.given.path, "", pieces.problem or "empty; wanted what a tool prints, a log or JSON")
+        self.whole(head)
+        del head
+        for piece in rest:
+            self._more(piece)
+        if pieces.problem:
+            what = f"{pieces.size >> 20} MiB read" if pieces.size >> 20 else f"{pieces.size} bytes read"
+            how = "raise --budget" if pieces.timeout else ""
+            self._gap(f"{pieces.problem}; {what}", "truncated", how)
+        self.finish()
+        recognised = bool(self.tools or self.hits)
+        given = self.given
+        return Read(given.path, given.group, given.node, list(self.hosts), self.items, list(self.tools), recognised)
+
+    def _first(self, pieces: Iterator[bytes]) -> bytes:
+        # What is read at once: JSON must be, and what tools print is short.
+        head = next(pieces, b"")
+        limit = JSON_BYTES if _JSON.match(head) and not plain.is_json_log(head) else WHOLE_BYTES
+        parts, size = [head], len(head)
+        while size < limit and (piece := next(pieces, b"")):
+            parts.append(piece)
+            size += len(piece)
+        if size >= JSON_BYTES == limit:
+            self._gap(f"JSON longer than {JSON_BYTES >> 20} MiB is not read", "truncated", "give it in parts")
+        return b"".join(parts)
 
     def whole(self, data: bytes) -> None:
-        """Read a text that is in memory: sections, tools, JSON, log lines."""
-        if b"\x1b" in data:
-            data = _COLOUR.sub(b"", data)
-        if data.lstrip()[:1] in (b"[", b"{") and self._json(data, 0):
-            return
+        """Read a text, or the first part of a long one, that is in memory: sections, tools, JSON, log lines."""
+        self.json_log = plain.is_json_log(data)
+        if self.json_log:
+            data = plain.from_json_log(data)
+        elif _JSON.match(data) and (end := self._json(data, 0, 1)):
+            data = b"\n" * data.count(b"\n", 0, end) + data[end:]
+        self.head = data[:65536]
         hits = self.library.lines.lines(data)
         prompt = len(self.library.lines.patterns) - 1
         sections = self._sections(data, [(start, stop) for start, stop, index in hits if index == prompt])
         numbers = _Numbers(data)
         for section in sections:
             self._section(data, section, numbers)
+        self.open = len(sections) - 1
         self._matches(data, hits, numbers, sections)
-        self._end(data, numbers.total())
+        self.lines += numbers.total()
 
-    def chunks(self, data: bytes, stream: Any, deadline: float) -> None:
-        """Match log lines of a text that is too long for memory; only whole lines are matched."""
-        self.booted = b"Linux version" in data[:65536]
-        rest = data
-        number = 1
-        done = 0
-        while rest:
-            cut = rest.rfind(b"\n") + 1 or len(rest)
-            part, rest = rest[:cut], rest[cut:]
-            if b"\x1b" in part:
-                part = _COLOUR.sub(b"", part)
-            numbers = _Numbers(part, number)
-            self._matches(part, self.library.lines.lines(part), numbers, [])
-            number = numbers.next()
-            done += cut
-            last = part
-            if time.monotonic() > deadline:
-                self._gap(
-                    "the budget of this run was used up before its end",
-                    "truncated",
-                    "raise --budget",
-                    f"{done >> 20} MiB read",
-                )
-                break
-            more = stream.read(CHUNK_BYTES)
-            rest = rest + more if len(rest) < LINE_BYTES * 16 else more
-        self._end(last, number - 1)
+    def _more(self, piece: bytes) -> None:
+        """Match the log lines of a further piece."""
+        if self.json_log:
+            piece = plain.from_json_log(piece)
+        numbers = _Numbers(piece, self.lines + 1)
+        hits = self.library.lines.lines(piece)
+        self._matches(piece, hits, numbers, [_Section("", None, 0, len(piece))])
+        self.lines += numbers.total()
 
-    def _gap(self, reason: str, kind: str, how: str, what: str) -> None:
-        self.items.append(
-            (
-                "text",
-                None,
-                Gap(("kernel_event", "app_event", "completion"), reason, kind, how, f"{self.given.path}: {what}"),
-            )
-        )
+    def _gap(self, reason: str, kind: str, how: str = "", tables: tuple[str, ...] = ()) -> None:
+        self.cut = True
+        gap = Gap(tables or ("kernel_event", "app_event", "completion"), reason, kind, how, self.given.path)
+        if ("text", None, gap) not in self.items[-4:]:
+            self.items.append(("text", None, gap))
 
-    def _end(self, tail: bytes, lines: int) -> None:
-        end = self._end_time(tail)
-        for row, prefix in self.pending:
-            age = None
-            if prefix.seconds is not None and end is not None and (end[1] is None or end[1] == prefix.style):
-                age = log_line.seconds_between(prefix.seconds, end[0], prefix.style)
-            row.values["age_seconds"] = age
-            row.values["recent"] = None if age is None else int(age <= self.recent)
-        for log in ["kernel"] if self.kernel else ["application"] if not self.tools or self._is_log() else []:
-            complete = 1 if self.complete or (log == "kernel" and self.booted) else None
-            tool = next(iter(self.tools), "text")
-            self.items.append(
-                (tool, None, Row("reading", {"source": tool, "log": log, "lines": lines, "complete": complete}, 1))
-            )
-        for tool in self.tools:
-            if not self.kernel or tool != next(iter(self.tools)):
-                self.items.append((tool, None, Row("reading", {"source": tool, "lines": lines}, 1)))
-
-    def _is_log(self) -> bool:
-        return any(entry.text.tool in self.tools and entry.text.log == "application" for entry in self.library.texts)
-
-    def _end_time(self, tail: bytes) -> tuple[float, str | None] | None:
-        if self.end_seconds is not None:
-            return self.end_seconds, "boot"
-        for line in reversed(tail[-8192:].splitlines()[-8:]):
-            prefix = log_line.split_prefix(clean(line))
-            if prefix.seconds is not None:
-                return prefix.seconds, prefix.style
-        return None
-
-    def _json(self, data: bytes, start: int) -> bool:
-        try:
-            value = json.loads(data)
-        except (ValueError, RecursionError, MemoryError) as error:
-            if isinstance(error, RecursionError):
-                self._gap("JSON nested too deeply", "unreadable", "", "not read")
-                return True
-            return False
-        objects = value if isinstance(value, list) else [value]
-        first = [entry for entry in objects[:8] if isinstance(entry, dict)]
-        for known in self.library.jsons:
-            text = known.json
-            if any(set(form) <= entry.keys() for form in text.keys for entry in first):
-                self.tools[text.tool] = None
-                line = data.count(b"\n", 0, start) + 1
-                good = (
-                    objects if len(first) == len(objects) else [entry for entry in objects if isinstance(entry, dict)]
-                )
-                for item in text.parse(good):
-                    self.items.append(
-                        (
-                            known.source,
-                            None,
-                            item if isinstance(item, Gap) or isinstance(item.at, str) else item._replace(at=line),
-                        )
-                    )
-                self.items.append((known.source, None, Row("reading", {"source": text.tool, "complete": 1}, line)))
-                return True
-        return bool(first) and b"\n{" not in data[:65536]
+    # --- what a text is ---
 
     def _sections(self, data: bytes, prompts: list[tuple[int, int]]) -> list[_Section]:
         bounds: list[tuple[int, str, str | None, int]] = [(0, "", None, 0)]
         for start, stop in prompts:
-            line = clean(data[start:stop])
+            line = clean(data[start : min(stop, start + plain.LINE_BYTES)])
             command = log_line.prompt_command(line)
             if command is None or not self._is_prompt(line, command):
                 continue
@@ -333,125 +244,280 @@ class _Reader:
             bounds.append((start, command, host, stop))
         ends = [bound[0] for bound in bounds[1:]] + [len(data)]
         return [
-            _Section(command, host, stop, end)
+            _Section(command, host, stop, max(stop, end))
             for (_, command, host, stop), end in zip(bounds, ends, strict=True)
-            if end >= stop
         ]
 
     def _is_prompt(self, line: str, command: str) -> bool:
         # "# word ..." and "> word ..." are prompts only before a program that is known: they also begin comments and quotations.
-        if not line.lstrip().startswith(("#", ">")):
-            return True
-        return _program(command) in self.library.commands
+        return not line.lstrip().startswith(("#", ">")) or _program(command) in self.library.programs
 
     def _section(self, data: bytes, section: _Section, numbers: _Numbers) -> None:
-        body = data[section.start : section.stop]
-        stripped = body.lstrip()
-        if stripped[:1] in (b"[", b"{") and self._json(body, section.start):
-            return
-        found: dict[str, Known] = {}
+        body = data[section.start : section.stop] if section.start or section.stop < len(data) else data
+        number = numbers.at(section.start)
+        read_to = self._json_blocks(body, number)
+        found: dict[str, tuple[Known, int]] = {}
         announced = self.library.commands.get(_program(section.command)) if section.command else None
-        if announced is not None:
-            found[announced.text.tool] = announced
-        signs: set[int] = set()
-        self.library.signs.scan(body, lambda index, _: signs.add(index))
-        for index in sorted(signs):
-            found.setdefault(self.library.sign_of[index].text.tool, self.library.sign_of[index])
-        if not found:
-            return
-        lines = self._lines(data, section, numbers)
-        for tool, known in found.items():
-            text = known.text
-            self.tools[tool] = None
-            if text.log == "kernel":
-                self.kernel = True
-                self.booted = self.booted or b"Linux version" in body[:65536]
-                continue
-            for item in text.parse(lines):
-                self.items.append((known.source, section.host, item))
+        if announced is not None and not announced.text.by_line:
+            found[announced.text.tool] = (announced, 0)
+        for index, end in sorted(self.library.signs.first(body).items()):
+            known = self.library.sign_of[index]
+            if end > read_to or known.text.log:
+                at = min(end, found.get(known.text.tool, (known, end))[1])
+                found[known.text.tool] = (known, at)
+        for tool, (known, _) in found.items():
+            self.tools[tool] = known.text.log
+            if known.text.log == "kernel":
+                whole = "|" not in section.command
+                self.booted = self.booted or (whole and b"Linux version" in body[:65536])
+        parsed = [(known, at) for known, at in found.values() if known.text.log != "kernel"]
+        if parsed:
+            self._parse(body, section, number, parsed)
+        if not any(known.text.log for known, _ in found.values()) and plain.is_wrapped(body):
+            self._wrapped(body[:SECTION_BYTES], number, set(found))
 
-    @staticmethod
-    def _lines(data: bytes, section: _Section, numbers: _Numbers) -> list[Line]:
-        first = numbers.at(section.start)
-        raw = data[section.start : section.stop].split(b"\n")
-        lines = [Line(first + number, clean(line)) for number, line in enumerate(raw)]
-        if section.command:
+    def _parse(self, body: bytes, section: _Section, number: int, parsed: list[tuple[Known, int]]) -> None:
+        start = body.rfind(b"\n", 0, min(at for _, at in parsed)) + 1 if len(body) > SECTION_BYTES else 0
+        first = number + body.count(b"\n", 0, start)
+        if len(body) - start > SECTION_BYTES:
+            reason = f"only {SECTION_BYTES >> 20} MiB from line {first} on were parsed"
+            self._gap(reason, "truncated", "give the output of each command by itself", ("reading",))
+        raw = body[start : start + SECTION_BYTES].split(b"\n")
+        lines = [Line(first + index, clean(line)) for index, line in enumerate(raw)]
+        if section.command and not start:
             lines[:1] = [Line(first, "$ " + section.command)]
-        return lines
+        for known, _ in parsed:
+            self.items += [(known.source, section.host, item) for item in known.text.parse(lines)]
+
+    def _wrapped(self, body: bytes, number: int, known_tools: set[str]) -> None:
+        # A tool's output that went through a container's log or a launcher: each printer's lines by themselves.
+        for (_, host), lines in plain.unwrapped(body).items():
+            signs = self.library.signs.first(b"\n".join(line for _, line in lines))
+            tools = {known.text.tool: known for known in map(self.library.sign_of.__getitem__, sorted(signs))}
+            texts = [Line(number + index, clean(line)) for index, line in lines] if tools else []
+            for tool, known in tools.items():
+                if tool in known_tools or known.text.log == "kernel":
+                    continue
+                self.tools.setdefault(tool, known.text.log)
+                if host:
+                    self.hosts[host] = None
+                self.items += [(known.source, host, item) for item in known.text.parse(texts)]
+
+    # --- JSON ---
+
+    def _json_blocks(self, body: bytes, number: int) -> int:
+        # JSON of tools among other text; returns where the last of it ends.
+        if not self.library.jsons or (b"{" not in body):
+            return 0
+        end = tries = 0
+        for match in _JSON_LINE.finditer(body):
+            if match.start() < end:
+                continue
+            tries += 1
+            if tries > _JSON_BLOCKS or match.start() > SECTION_BYTES:
+                break
+            end = max(end, self._json(body, match.start(), number + body.count(b"\n", 0, match.start())))
+        return end
+
+    def _json(self, data: bytes, start: int, number: int) -> int:
+        """Read the JSON of a known tool that begins at `start`; returns where it ends, `start` when it is none."""
+        body = data[start:] if start else data
+        if len(body) > JSON_BYTES or sum(map(body.count, (b",", b"{", b"["))) > JSON_VALUES:
+            self._gap("JSON with too many values", "truncated", "give it in parts")
+            return start
+        text = body.decode(errors="replace")
+        begin = len(text) - len(text.lstrip())
+        cut = False
+        try:
+            value, end = json.JSONDecoder().raw_decode(text, begin)
+        except RecursionError:
+            self._gap("JSON nested too deeply", "unreadable")
+            return start
+        except ValueError:
+            value, end, cut = _cut_off(text), len(text), True
+        objects = value if isinstance(value, list) else [value]
+        known = self._known_json(objects)
+        if known is None:
+            return start
+        self.tools[known.json.tool] = None
+        for item in known.json.parse([entry for entry in objects if isinstance(entry, dict)]):
+            if not isinstance(item, Gap) and isinstance(item.at, int):
+                item = item._replace(at=number)
+            self.items.append((known.source, None, item))
+        if cut:
+            tables = tuple(
+                dict.fromkeys(i.table for _, _, i in self.items if isinstance(i, (Row, Rows)) and i.at == number)
+            )
+            self._gap("JSON that is cut off or damaged: only what is before that was read", "truncated", "", tables)
+        return start + len(text[:end].encode()) if end < len(text) else len(data)
+
+    def _known_json(self, objects: list[Any]) -> KnownJson | None:
+        first = [entry for entry in objects[:8] if isinstance(entry, dict)]
+        for known in self.library.jsons:
+            if any(set(form) <= entry.keys() for form in known.json.keys for entry in first):
+                return known
+        return None
+
+    # --- log lines ---
 
     def _matches(
         self, data: bytes, hits: list[tuple[int, int, int]], numbers: _Numbers, sections: list[_Section]
     ) -> None:
-        rules = len(self.library.patterns)
-        prompts = len(self.library.lines.patterns) - 1
+        rules, prompts = len(self.library.patterns), len(self.library.lines.patterns) - 1
+        first = len(self.parts)
+        tail = 65536
+        self.parts += [_Part(one.host, data[max(one.start, one.stop - tail) : one.stop]) for one in sections]
+        starts = [section.start for section in sections]
         by_line: dict[str, tuple[Known, dict[int, None]]] = {}
         for start, stop, index in hits:
-            if index == prompts:
-                continue
-            if index >= rules:
+            if index < rules:
+                part = first + max(0, bisect.bisect_right(starts, start) - 1)
+                self._keep(index, _Hit(numbers.at(start), data[start : min(stop, start + LOG_CHARACTERS)], part))
+            elif index < prompts:
                 known = self.library.line_of[index - rules]
                 by_line.setdefault(known.text.tool, (known, {}))[1][start] = None
-                continue
-            self._match(data[start:stop], index, numbers.at(start))
-        for known, starts in by_line.values():
-            self._by_line(data, known, list(starts), numbers)
+        for known, offsets in by_line.values():
+            self._by_line(data, known, list(offsets), numbers, sections)
 
-    def _match(self, raw: bytes, index: int, number: int) -> None:
-        self.counts[index] = self.counts.get(index, 0) + 1
-        if self.counts[index] > ROWS_PER_PATTERN:
-            return
-        rule, pattern, log, _ = self.library.patterns[index]
-        if log == "kernel":
-            self.kernel = self.kernel or not self.tools
-        text = clean(raw)
-        prefix = log_line.split_prefix(text)
-        host = log_line.host_of(text)
+    def _keep(self, index: int, hit: _Hit) -> None:
+        kept = self.hits.setdefault(index, [])
+        kept.append(hit)
+        if len(kept) >= 2 * ROWS_PER_PATTERN:
+            del kept[ROWS_PER_PATTERN // 2 : -ROWS_PER_PATTERN // 2]
+
+    def _by_line(
+        self, data: bytes, known: Known, starts: list[int], numbers: _Numbers, sections: list[_Section]
+    ) -> None:
+        self.tools.setdefault(known.text.tool, known.text.log)
+        lines = _windows(data, starts, numbers)
+        texts = {line.number: line.text for line in lines}
+        bounds = [numbers.at(section.start) for section in sections]
+        for item in known.text.parse(lines):
+            host = None
+            if not isinstance(item, Gap) and isinstance(item.at, int):
+                section = sections[max(0, bisect.bisect_right(bounds, item.at) - 1)]
+                host = self._host_of(texts.get(item.at, ""), section.host)
+            self.items.append((known.source, host, item))
+
+    def _host_of(self, line: str, section: str | None) -> str | None:
+        # The host that a line names; else its prompt's; else the one that the last line named.
+        host = log_line.host_of(line)
         if host:
             self.hosts[host] = None
             self.host = host
+        return host or section or self.host
+
+    # --- the end ---
+
+    def finish(self) -> None:
+        """Make the rows of log lines, whose age counts from the end of their log, and note what was read."""
+        ends: dict[int, dict[str | None, float]] = {}
+        kept = [(hit, index) for index, hits in self.hits.items() for hit in _both_ends(hits)]
+        self.host = None
+        for hit, index in sorted(kept, key=lambda pair: pair[0].number):
+            if hit.part not in ends:
+                ends[hit.part] = self._ends(hit.part)
+            self._row(hit, index, ends[hit.part])
+        self._readings()
+
+    def _ends(self, part: int) -> dict[str | None, float]:
+        # When the log that this part belongs to ends, by style of its stamps.
+        if self.printed is not None:
+            return {"boot": self.printed.end_seconds} if self.printed.end_seconds is not None else {}
+        found: dict[str | None, float] = {}
+        tail = self.parts[-1 if part >= self.open else part].tail
+        for line in reversed(tail.splitlines()[-100:]):
+            prefix = log_line.split_prefix(clean(line))
+            if prefix.seconds is not None:
+                found.setdefault(prefix.style, prefix.seconds)
+        return found
+
+    def _row(self, hit: _Hit, index: int, ends: dict[str | None, float]) -> None:
+        rule, pattern, log, _ = self.library.patterns[index]
+        text = clean(hit.line)
+        prefix = log_line.split_prefix(text)
+        age = None
+        if prefix.seconds is not None and prefix.style in ends:
+            age = log_line.seconds_between(prefix.seconds, ends[prefix.style], prefix.style)
         values: dict[str, Any] = {
             "log": log,
             "rule": rule,
             "pattern": pattern,
             "time": prefix.time,
             "text": text.strip(),
+            "age_seconds": age,
+            "recent": None if age is None else int(age <= self.recent),
+            **self.library.groups(index, text),
         }
-        values.update(self.library.groups(index, text))
         if prefix.pid is not None:
             values.setdefault("pid", prefix.pid)
-        row = Row("log", values, number)
-        self.pending.append((row, prefix))
-        self.items.append(("log", host or self.host, row))
+        host = self._host_of(text, self.parts[hit.part].host)
+        self.items.append(("log", host, Row("log", values, hit.number)))
 
-    def _by_line(self, data: bytes, known: Known, starts: list[int], numbers: _Numbers) -> None:
-        text = known.text
-        self.tools.setdefault(text.tool, None)
-        lines: list[Line] = []
-        stop = -1
-        for start in starts[: ROWS_PER_PATTERN * 10]:
-            if start < stop:
-                continue
-            stop = start
-            first = numbers.at(start)
-            for offset in range(1 + FOLLOWING_LINES):
-                end = data.find(b"\n", stop)
-                end = len(data) if end < 0 else end
-                lines.append(Line(first + offset, clean(data[stop:end])))
-                stop = end + 1
-                if stop >= len(data):
-                    break
-        hosts = {line.number: log_line.host_of(line.text) for line in lines}
-        for item in text.parse(lines):
-            host = hosts.get(item.at) if not isinstance(item, Gap) and isinstance(item.at, int) else None
-            if host:
-                self.hosts[host] = None
-                self.host = host
-            self.items.append((known.source, host or self.host, item))
+    def _readings(self) -> None:
+        logs = {log for log in self.tools.values() if log}
+        matched = {self.library.patterns[index][2] for index in self.hits} - logs
+        if "kernel" in logs:
+            matched.discard("application")
+        if not matched and not self.tools and _is_log(self.head):
+            matched = {"application"}
+        for tool, log in [*self.tools.items(), *(("text", log) for log in sorted(matched))]:
+            complete = 1 if log == "kernel" and not self.cut and self._is_whole() else None
+            values = {"source": tool, "log": log, "lines": self.lines, "complete": complete}
+            self.items.append((tool, None, Row("reading", values, 1)))
+
+    def _is_whole(self) -> bool:
+        # A kernel log is whole from its first line after boot; the node's own also when it goes back further than is asked for.
+        if self.printed is None or self.booted or b"Linux version" in self.head:
+            return self.booted
+        first = log_line.split_prefix(clean(self.head.partition(b"\n")[0])).seconds
+        end = self.printed.end_seconds
+        return first is None or end is None or end - first >= self.recent
+
+
+def _cut_off(text: str) -> Any:
+    # A list of objects that ends in the middle of one: those before it.
+    end = text.rfind("},")
+    try:
+        return json.loads(text[: end + 1] + "]") if end > 0 and text.lstrip()[:1] == "[" else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _is_log(head: bytes) -> bool:
+    lines = [line for line in head.split(b"\n", 40)[:40] if line.strip()]
+    return any(log_line.split_prefix(clean(line)).seconds is not None for line in lines)
+
+
+def _both_ends(hits: list[_Hit]) -> list[_Hit]:
+    if len(hits) <= ROWS_PER_PATTERN:
+        return hits
+    return hits[: ROWS_PER_PATTERN // 2] + hits[-ROWS_PER_PATTERN // 2 :]
+
+
+def _windows(data: bytes, starts: list[int], numbers: _Numbers) -> list[Line]:
+    # The lines that begin at `starts`, each with those that follow, none twice.
+    lines: list[Line] = []
+    number, position = 0, 0  # the line after the last one taken
+    for start in starts:
+        if start >= position:
+            number, position = numbers.at(start), start
+            last = number + FOLLOWING_LINES
+        else:
+            last = number - 1 - data.count(b"\n", start, position) + 1 + FOLLOWING_LINES
+        while number <= last and position < len(data):
+            end = data.find(b"\n", position)
+            end = len(data) if end < 0 else end
+            lines.append(Line(number, clean(data[position : min(end, position + plain.LINE_BYTES)])))
+            number, position = number + 1, end + 1
+    return lines
 
 
 def _program(command: str) -> str:
     words = command.split()
     while words and (words[0] in ("sudo", "time", "watch", "-n", "env") or "=" in words[0] or words[0].isdigit()):
+        if len(words) == 1:
+            break
         words.pop(0)
     return words[0].rpartition("/")[2] if words else ""
 
@@ -470,56 +536,5 @@ class _Numbers:
         self.offset = offset
         return self.number
 
-    def next(self) -> int:
-        return self.at(len(self.data))
-
     def total(self) -> int:
-        return self.next() - self.first + (0 if self.data.endswith(b"\n") or not self.data else 1)
-
-
-def assign(reads: Sequence[Read], default: Callable[[Read], str]) -> Iterator[tuple[str, str, str, Item]]:
-    """Yield (node, source, place, item) of all texts: which node each item is about.
-
-    In order: the name that was given; the host that the line or prompt names; the one host that its folder's texts
-    name; the host in the file's name; else all hosts of the folder (up to four), or `default`, which is said as a gap of kind 'assumed'.
-    """
-    groups: dict[str, list[Read]] = {}
-    for read in reads:
-        groups.setdefault(read.group, []).append(read)
-    for group in groups.values():
-        hosts = list(dict.fromkeys(host for read in group for host in read.hosts))
-        for read in group:
-            yield from _assign_one(read, group, hosts, default)
-
-
-def _assign_one(
-    read: Read, group: list[Read], hosts: list[str], default: Callable[[Read], str]
-) -> Iterator[tuple[str, str, str, Item]]:
-    nodes, assumed = _nodes_of(read, group, hosts, default)
-    for source, host, item in read.items:
-        for node in [read.node] if read.node else [host] if host else nodes:
-            yield node, source, read.path, item
-    if assumed and read.items and not all(host for _, host, _ in read.items):
-        reason = f"{read.path} names no host: taken to be about {' and '.join(nodes)}"
-        yield nodes[0], "text", read.path, Gap(("node",), reason, "assumed", "name it: --from NODE=PATH", read.path)
-
-
-def _nodes_of(
-    read: Read, group: list[Read], hosts: list[str], default: Callable[[Read], str]
-) -> tuple[list[str], bool]:
-    if read.node:
-        return [read.node], False
-    if read.hosts and len(read.hosts) == 1:
-        return list(read.hosts), False
-    stem = read.path.rpartition("/")[2].lower()
-    named = [host for host in hosts if host.lower() in stem]
-    if len(named) == 1:
-        return named, False
-    if len(hosts) == 1:
-        return hosts, len(group) > 1
-    if hosts and len(hosts) <= NODES_ASSUMED:
-        return hosts, True
-    twins = [other for other in group if other is not read and set(other.tools) & set(read.tools) and read.tools]
-    if not hosts and twins:
-        return [read.path.rpartition("/")[2].partition(".")[0]], True
-    return [default(read)], len(group) > 1
+        return self.at(len(self.data)) - self.first + (0 if self.data.endswith(b"\n") or not self.data else 1)

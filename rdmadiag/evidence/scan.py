@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import hyperscan
@@ -15,6 +15,8 @@ _VERSION = str(getattr(hyperscan, "__version__", ""))
 MULTILINE = hyperscan.HS_FLAG_MULTILINE
 ONCE = hyperscan.HS_FLAG_SINGLEMATCH
 """Report a pattern once a scan, not at each of its matches."""
+LINES_PER_PATTERN = 10_000
+"""Lines reported of one pattern and scan."""
 
 
 class Scanner:
@@ -84,24 +86,49 @@ class Scanner:
                 return f"{pattern!r}: {problem}"
         return "too many or too large patterns"
 
-    def scan(self, data: bytes | bytearray | memoryview, found: Callable[[int, int], None]) -> None:
-        """Call `found(pattern index, end offset)` for each match; a pattern may match a line several times."""
-        if self.patterns and len(data):
-            self._database.scan(data, match_event_handler=lambda index, start, end, flags, context: found(index, end))
+    def first(self, data: bytes) -> dict[int, int]:
+        """Return where each pattern that matches ends its first match."""
+        ends: dict[int, int] = {}
+        if self.patterns and data:
+            self._database.scan(
+                data, match_event_handler=lambda index, start, end, flags, context: ends.setdefault(index, end) and None
+            )
+        return ends
 
     def lines(self, data: bytes) -> list[tuple[int, int, int]]:
-        """Return (line start, line end, pattern index) of each line and pattern that match, in the order of the text."""
-        hits: set[tuple[int, int]] = set()
-        self.scan(data, lambda index, end: hits.add((end, index)))
-        seen: set[tuple[int, int, int]] = set()
+        """Return (line start, line end, pattern index) of each line and pattern that match, in the order of the text.
+
+        Of a pattern that matches more than LINES_PER_PATTERN lines, half are the first and the others the last of them.
+        """
+        hits: list[list[tuple[int, int]]] = [[] for _ in self.patterns]
+        here: set[int] = set()
         start = stop = -1
-        for end, index in sorted(hits):
+
+        def found(index: int, _: int, end: int, flags: int, context: Any) -> None:
+            # A pattern may match a line at many ends; the first is enough. Ends rise, but nothing here needs that.
+            nonlocal start, stop
             if not start < end <= stop:
                 start = data.rfind(b"\n", 0, end) + 1
                 stop = data.find(b"\n", end)
                 stop = len(data) if stop < 0 else stop
-            seen.add((start, stop, index))
-        return sorted(seen)
+                here.clear()
+            elif index in here:
+                return
+            here.add(index)
+            lines = hits[index]
+            lines.append((start, stop))
+            if len(lines) >= 2 * LINES_PER_PATTERN:
+                del lines[LINES_PER_PATTERN // 2 : -LINES_PER_PATTERN // 2]
+
+        if self.patterns and data:
+            self._database.scan(data, match_event_handler=found)
+        return sorted({(start, stop, index) for index, lines in enumerate(hits) for start, stop in _ends(lines)})
+
+
+def _ends(lines: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    if len(lines) <= LINES_PER_PATTERN:
+        return lines
+    return lines[: LINES_PER_PATTERN // 2] + lines[-LINES_PER_PATTERN // 2 :]
 
 
 def pattern_problem(pattern: str) -> str | None:

@@ -90,13 +90,17 @@ class Evidence:
     def __init__(self, extra_log_columns: Iterable[str] = ()) -> None:
         self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self.db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;" + schema())
+        self.db.create_function("as_hex", 1, _as_hex, deterministic=True)
         for column in extra_log_columns:
             self.db.execute(f'ALTER TABLE log ADD COLUMN "{column}" TEXT')
         self._columns: dict[str, list[str]] = {}
         self._statements: dict[tuple[str, tuple[str, ...]], str] = {}
         self._previous: dict[tuple[Any, ...], tuple[Any, float]] = {}
+        # A counter of a device has no netdev, and to UNIQUE no NULL is like another.
+        self.db.execute(f"CREATE UNIQUE INDEX counter_key ON counter ({', '.join(_COUNTER_KEY)})")
         self.db.executemany(
-            "INSERT OR IGNORE INTO counter_meaning VALUES (?, ?, ?, ?, ?, ?, ?)", (row[:7] for row in counters.expanded())
+            "INSERT OR IGNORE INTO counter_meaning VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (row[:7] for row in counters.expanded()),
         )
 
     def columns(self, table: str) -> list[str]:
@@ -112,20 +116,17 @@ class Evidence:
             if unknown:
                 raise ValueError(f"table {table!r} has no column {', '.join(unknown)}")
             key = _keys()[table]
+            target = ", ".join(_COUNTER_KEY if table == "counter" else (f'"{name}"' for name in key))
             quoted = ", ".join(f'"{name}"' for name in names)
             known = f'INSERT INTO "{table}" ({quoted}) VALUES ({", ".join("?" * len(names))})'
-            if key and set(key) <= set(names):
+            if key and (set(key) <= set(names) or table == "counter"):
                 fills = [
                     f'"{n}" = coalesce("{table}"."{n}", excluded."{n}")'
                     for n in names
                     if n not in key and n != "origin"
                 ]
                 if "origin" in names:
-                    fills.append(
-                        f'origin = CASE WHEN instr("{table}".origin, excluded.origin) THEN "{table}".origin'
-                        f" ELSE \"{table}\".origin || ', ' || excluded.origin END"
-                    )
-                target = ", ".join(f'"{name}"' for name in key)
+                    fills.append(_ORIGINS.format(table))
                 known += f" ON CONFLICT ({target}) DO " + (f"UPDATE SET {', '.join(fills)}" if fills else "NOTHING")
             elif key:
                 known = known.replace("INSERT", "INSERT OR IGNORE", 1)
@@ -207,6 +208,15 @@ class Evidence:
         return {row[0] for row in self.db.execute(f'SELECT DISTINCT node FROM "{table}"') if row[0] is not None}
 
 
+def _as_hex(value: Any) -> str | None:
+    return f"0x{value:x}" if isinstance(value, int) else None
+
+
+_COUNTER_KEY = ("node", "ifnull(device, '')", "ifnull(port, -1)", "ifnull(netdev, '')", "kind", "counter")
+_ORIGINS = (  # those that are not there yet; a row that thousands of lines fill names the first
+    "origin = CASE WHEN length(\"{0}\".origin) > 200 OR instr(', ' || \"{0}\".origin || ', ', ', ' || excluded.origin || ', ')"
+    ' THEN "{0}".origin ELSE "{0}".origin || \', \' || excluded.origin END'
+)
 _GAUGES = frozenset(row[1] for row in counters.COUNTERS if row[7] == "gauge")
 _PMA_BITS: dict[str, int] = {row[1]: row[4] for row in counters.COUNTERS if row[0] == "pma"}
 

@@ -1,0 +1,102 @@
+"""Which node each pasted text is about."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from rdmadiag.evidence.row import Gap, Row, Rows
+
+NODES_ASSUMED = 4
+"""A text that names no host is taken to be about each node of its folder, if there are not more than these."""
+
+_COMMON_WORDS = {
+    "log",
+    "txt",
+    "json",
+    "out",
+    "output",
+    "stdout",
+    "stderr",
+    "kern",
+    "kernel",
+    "syslog",
+    "messages",
+    "all",
+}
+
+Item = Row | Rows | Gap
+
+
+class Read(NamedTuple):
+    """What one text held, before it is known which node it is about. Items: source, host that it names itself, item."""
+
+    path: str
+    group: str
+    node: str | None
+    hosts: list[str]
+    items: list[tuple[str, str | None, Item]]
+    tools: list[str]
+    recognised: bool
+
+
+def assign(reads: Sequence[Read]) -> Iterator[tuple[str, str, str, Item]]:
+    """Yield (node, source, place, item) of all texts: which node each item is about.
+
+    In order: the name that was given; the host that the line or prompt names; the one host that the text names; the host in the
+    file's name; the one host that its folder's texts name; else all hosts of the folder (up to four), the file's name where two
+    texts of a folder come from one tool, or the folder's name. The last four are gaps of kind 'assumed', unless a text stands alone.
+    """
+    groups: dict[str, list[Read]] = {}
+    for read in reads:
+        groups.setdefault(read.group, []).append(read)
+    for group in groups.values():
+        hosts = list(dict.fromkeys(host for read in group for host in read.hosts))
+        for read in group:
+            yield from _assign_one(read, group, hosts)
+
+
+def _assign_one(read: Read, group: Sequence[Read], hosts: list[str]) -> Iterator[tuple[str, str, str, Item]]:
+    nodes, assumed = ([read.node], False) if read.node else _nodes_of(read, group, hosts)
+    for source, host, item in read.items:
+        for node in [host] if host and not read.node else nodes:
+            yield node, source, read.path, item
+    if assumed and read.recognised and not all(host for _, host, _ in read.items):
+        reason = f"{read.path} names no host: taken to be about {' and '.join(nodes)}"
+        yield nodes[0], "text", read.path, Gap(("node",), reason, "assumed", "name it: --from NODE=PATH", read.path)
+
+
+def _nodes_of(read: Read, group: Sequence[Read], hosts: list[str]) -> tuple[list[str], bool]:
+    if len(read.hosts) == 1:
+        return list(read.hosts), False
+    name = os.path.basename(read.path).lower()
+    named = [host for host in hosts if host.lower() in name]
+    if len(named) == 1:
+        return named, False
+    if len(hosts) == 1:
+        return hosts, len(group) > 1
+    if hosts and len(hosts) <= NODES_ASSUMED:
+        return hosts, True
+    if any(other is not read and set(other.tools) & set(read.tools) for other in group for read in group):
+        return [_own_part(read) or _stem(read.path)], True
+    alone = len(group) == 1
+    return [_stem(read.path) if alone else _folder(read.group)], not alone
+
+
+def _own_part(read: Read) -> str:
+    # The part of a file's name that is not its tool's: node-a of node-a-ibstat.txt, '' of ibstat.txt.
+    words = {word for tool in read.tools for word in re.split(r"\W+", tool) if word}
+    name = os.path.splitext(os.path.basename(read.path.rpartition(":")[2]))[0]
+    parts = re.split(r"([-_. ]+)", name)
+    kept = [part for part in parts if part.lower() not in words | _COMMON_WORDS]
+    return "".join(kept).strip("-_. ")
+
+
+def _stem(path: str) -> str:
+    return "stdin" if path == "-" else os.path.splitext(os.path.basename(path.rpartition(":")[2] or path))[0] or "node"
+
+
+def _folder(group: str) -> str:
+    return os.path.basename(os.path.abspath(group.replace(":", "/"))) or "node"
