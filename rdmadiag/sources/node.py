@@ -247,5 +247,6 @@ TEXTS = (
             r"paravirtualized kernel on bare",
         ),
         parse_boot,
+        by_line=True,
     ),
 )
