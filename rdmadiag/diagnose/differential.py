@@ -70,8 +70,19 @@ def judge(book: Rulebook, results: Mapping[str, Result]) -> Judged:
     for node in seen:
         if node.rule.kind == "symptom":
             _differ(book, results, node, unknown, ruled_out)
-    findings = sorted([*seen, *unknown.values()], key=_rank)
+    findings = _spread(sorted([*seen, *unknown.values()], key=_rank))
     return Judged(_cap([_finding(node) for node in findings]), list(ruled_out.values()))
+
+
+def _spread(nodes: Sequence[_Node]) -> list[_Node]:
+    # Of each rule the first subject before the second one of any: the first three causes are three different things.
+    turns: dict[tuple[int, str, bool], int] = {}
+    order = []
+    for node in nodes:
+        key = (_rank(node)[0], node.rule.id, node.confirmed)
+        turns[key] = turns.get(key, 0) + 1
+        order.append((key[0], turns[key], node))
+    return [node for _, _, node in sorted(order, key=lambda entry: entry[:2])]
 
 
 def _group(answers: Iterable[Answer]) -> list[_Node]:

@@ -134,3 +134,15 @@ def test_rows_of_one_subject_are_one_finding_with_all_its_proof(make_rule: MakeR
     evidence = make_evidence(log=[{"device": "mlx5_0", "value": "flap"}] * 3)
     (finding,) = judged(evidence, rule, make_rule("qp-dead", DEAD_QP, kind="symptom")).findings
     assert len(finding["evidence"]) == 3
+
+
+def test_the_first_causes_are_of_different_rules(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
+    evidence = make_evidence(
+        qp=[{"device": f"mlx5_{n}", "state": "ERR"} for n in range(3)],
+        log=[{"device": f"mlx5_{n}", "value": "flap"} for n in range(3)],
+    )
+    heat = make_rule("too-hot", "SELECT node, 1 AS wrong FROM node", explains=["qp-dead"], severity="warning")
+    findings = judged(evidence, symptom, flap(make_rule, severity="critical"), heat).findings
+    assert [f["rule"] for f in findings[:4]] == ["too-hot", "link-flapped", "link-flapped", "link-flapped"]
