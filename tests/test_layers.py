@@ -9,7 +9,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).parent.parent / "rdmadiag"
 ORDER = (
-    "errors registry explain plan roce netlink host evidence sources diagnose verbs lab kv workloads faults inject scenario fleet"
+    "errors registry patterns explain plan roce netlink host evidence sources diagnose verbs lab kv workloads faults inject scenario fleet"
     " render cli pytest_plugin"
 ).split()
 HEAVY = {"scapy", "pyroute2", "numpy", "pyverbs", "jsonschema", "rich"}

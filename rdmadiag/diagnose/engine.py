@@ -135,7 +135,7 @@ class _Guard:
     def __enter__(self) -> _Guard:
         self.db.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
         if hasattr(self.db, "setlimit"):
-            self.db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, TEXT_BYTES)
+            self.db.setlimit(0, TEXT_BYTES)  # SQLITE_LIMIT_LENGTH
         self.db.set_authorizer(self._authorize)
         self.db.set_progress_handler(lambda: 1 if time.monotonic() > self.deadline else 0, 20_000)
         return self

@@ -12,6 +12,8 @@ import json
 import re
 from typing import NamedTuple
 
+from rdmadiag.patterns import late
+
 LEAP_YEAR = 1972
 """Year given to stamps that have none, so that 29 February is a day."""
 
@@ -73,7 +75,7 @@ _LAYERS = (
     (r"[A-Za-z].", r"(?P<host>[A-Za-z][\w.-]*) +\| (?=[^|]*$)"),  # docker compose
     (r"- ", rf"- [\w.]+ - {_LEVEL} - "),  # python logging, after its time
 )
-_PATTERNS = tuple((re.compile(start), re.compile(layer)) for start, layer in _LAYERS)
+_PATTERNS = tuple((late(start), late(layer)) for start, layer in _LAYERS)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -81,8 +83,8 @@ def _candidates(start: str) -> tuple[re.Pattern[str], ...]:
     return tuple(layer for first, layer in _PATTERNS if first.match(start))
 
 
-_LIBMLX = re.compile(rf"mlx[45]: {_HOST}: got completion")  # part of the message, so not a layer
-_SYSLOG_TAIL = re.compile(rf"{_HOST} (?:kernel|{_TAG}\[(?P<pid>\d+)\]): ?")
+_LIBMLX = late(rf"mlx[45]: {_HOST}: got completion")  # part of the message, so not a layer
+_SYSLOG_TAIL = late(rf"{_HOST} (?:kernel|{_TAG}\[(?P<pid>\d+)\]): ?")
 
 
 @functools.lru_cache(maxsize=256)
@@ -190,7 +192,7 @@ def _offset(zone: str) -> float:
     return -seconds if zone[0] == "-" else seconds
 
 
-_ISO = re.compile(rf"{_DATE}[T ]{_CLOCK}{_ZONE}")
+_ISO = late(rf"{_DATE}[T ]{_CLOCK}{_ZONE}")
 
 
 def _peel_json(found: Prefix) -> Prefix | None:
@@ -212,7 +214,7 @@ def _peel_json(found: Prefix) -> Prefix | None:
 
 
 _PROMPTS = tuple(
-    re.compile(source)
+    late(source)
     for source in (
         r"\s*(?:\([\w .-]+\) ?)?\[[\w.-]+@[\w.-]+[^\]]*\] ?[#$%>] ?(?P<command>\S.*)",  # [root@node ~]#
         r"\s*(?:\([\w .-]+\) ?)?[\w.-]+@(?P<host>[\w.-]+)(?::[^#$%>]*)?[#$%>] ?(?P<command>\S.*)",  # root@node:~#

@@ -8,13 +8,13 @@ that matters, so a dump cut to its last row still decodes. Not dumped at all: fl
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from rdmadiag.errors import BadInput
 from rdmadiag.explain import vendor_err, wc_status
 from rdmadiag.explain._words import shown
+from rdmadiag.patterns import late
 
 HELP = "mlx5 error CQE dump, whole or its last row, from dmesg or libmlx5"
 EXAMPLES = (
@@ -34,7 +34,7 @@ _REQ_ERR, _RESP_ERR = 13, 14
 _SIZE, _ROW = 64, 16
 
 # A row of a hex dump (offset, then bytes), or four bare words; at most 200 blanks between two words.
-_ROWS = re.compile(
+_ROWS = late(
     r"(?<![0-9a-zA-Z])(?P<offset>[0-9a-fA-F]{8}):(?P<bytes>(?:[ \t]{1,4}[0-9a-fA-F]{2}){16})(?![0-9a-zA-Z])"
     r"|(?<![0-9a-zA-Z:.])(?P<words>[0-9a-fA-F]{8}(?:\s{1,200}[0-9a-fA-F]{8}){3})(?![0-9a-zA-Z:])"
 )

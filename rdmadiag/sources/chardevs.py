@@ -10,6 +10,7 @@ from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 from rdmadiag.evidence.log_line import prompt_command
 from rdmadiag.evidence.row import Gap, Line, Row, Text
 from rdmadiag.host import Host
+from rdmadiag.patterns import late
 
 TABLES = ("chardev", "device")
 FOLDER = "/dev/infiniband"
@@ -71,13 +72,13 @@ def _text(host: Host, path: str) -> str:
         return ""
 
 
-_LISTED = re.compile(rf"(?:^|[\s/'])({_NAME})(?=['\s]|$)")
-_ONLY_NAMES = re.compile(rf"\s*(?:(?:{FOLDER}/)?(?:{_NAME}|by-ibdev|by-path|hfi1_\d+)\s*)+$")
-_MISSING = re.compile(
+_LISTED = late(rf"(?:^|[\s/'])({_NAME})(?=['\s]|$)")
+_ONLY_NAMES = late(rf"\s*(?:(?:{FOLDER}/)?(?:{_NAME}|by-ibdev|by-path|hfi1_\d+)\s*)+$")
+_MISSING = late(
     rf"ls: (?:cannot access|cannot open directory) '?({FOLDER}(?:/{_NAME})?)/?'?: (No such file|Permission)"
 )
-_CLASS_LISTING = re.compile(r"ls (?:-\S+ )*/sys/class/infiniband/?\s*$")
-_DEVICE_NAMES = re.compile(r"\s*[a-z]\w*\d(?:\s+[a-z]\w*\d)*\s*$")
+_CLASS_LISTING = late(r"ls (?:-\S+ )*/sys/class/infiniband/?\s*$")
+_DEVICE_NAMES = late(r"\s*[a-z]\w*\d(?:\s+[a-z]\w*\d)*\s*$")
 
 
 def parse_listing(lines: Sequence[Line]) -> Iterator[Row]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from rdmadiag.evidence.log_line import prompt_command
 from rdmadiag.evidence.row import Line, Row, Text
+from rdmadiag.patterns import late
 
 TABLES = ("command",)
 
@@ -68,13 +69,13 @@ _FAMILIES: tuple[tuple[Options, tuple[str, ...]], ...] = (
 PROGRAMS: Mapping[str, Options] = {name: options for options, names in _FAMILIES for name in names}
 """Every program whose commands are kept."""
 
-_WRAPPERS = re.compile(
+_WRAPPERS = late(
     r"sudo|env|time|timeout|nohup|numactl|taskset|stdbuf|ip|docker|podman|kubectl|ssh|strace|gdb|watch|[A-Za-z_]\w*=.*"
 )
-_WORD = re.compile(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+")
-_SEPARATOR = re.compile(r"[|;&]{1,2}|\d?>{1,2}.*|<")
-_DEVICE = re.compile(r"[A-Za-z][\w.-]*")
-_SECRET = re.compile(r"(?i)(\w*(?:token|secret|passw|credential|apikey|api_key)\w*[= ])\S+")
+_WORD = late(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+")
+_SEPARATOR = late(r"[|;&]{1,2}|\d?>{1,2}.*|<")
+_DEVICE = late(r"[A-Za-z][\w.-]*")
+_SECRET = late(r"(?i)(\w*(?:token|secret|passw|credential|apikey|api_key)\w*[= ])\S+")
 
 
 def parse(lines: Sequence[Line]) -> Iterator[Row]:

@@ -13,6 +13,7 @@ from functools import cache, lru_cache
 
 from rdmadiag.evidence.row import Line, Row, Text
 from rdmadiag.explain import vendor_err, wc_status
+from rdmadiag.patterns import late
 from rdmadiag.sources._completion_formats import (
     FORMATS,
     LOOSE_TEXTS,
@@ -27,7 +28,7 @@ from rdmadiag.sources._completion_formats import (
 TABLES = ("completion",)
 
 _LONGEST = 4000  # characters of a line that are looked at
-_AFTER = 6       # lines after a line that may belong to it
+_AFTER = 6  # lines after a line that may belong to it
 _AFTER_HELP = 40  # the same for Open MPI's help texts
 _FLUSH = 5
 _DRIVERS = ("mlx5", "mlx4", "bnxt_re", "irdma", "efa", "rdmap", "rxe")
@@ -35,8 +36,24 @@ _COLUMNS = ("pid", "device", "port", "qpn", "peer", "peer_device", "opcode", "lo
 _INTEGERS = frozenset(("pid", "port", "qpn"))
 
 # Every line of every format has one of the stems, and most lines of a log have none: they cost a microsecond.
-_STEMS = ("err", "fail", "exceeded", "complet", "vend", "synd", "cqe", "status", "ae_id", "flushed", "retry count",
-          "rd request", "ee context", "aborted", "efa addr", "not working")
+_STEMS = (
+    "err",
+    "fail",
+    "exceeded",
+    "complet",
+    "vend",
+    "synd",
+    "cqe",
+    "status",
+    "ae_id",
+    "flushed",
+    "retry count",
+    "rd request",
+    "ee context",
+    "aborted",
+    "efa addr",
+    "not working",
+)
 _BY_LITERAL = tuple((literal, form) for form in FORMATS for literal in form.literals)
 _GENERIC_LITERALS = (*(text for text, _ in (*STATUS_TEXTS, *LOOSE_TEXTS)), "fatal error", "ib_wc_", "ibv_wc_")
 
@@ -90,7 +107,7 @@ _REST = (
 @cache
 def _compiled(pattern: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
     # On first use: most runs need few of the formats, and compiling all of them costs a start-up time that is felt.
-    return re.compile(pattern, flags)
+    return late(pattern, flags)
 
 
 @cache
@@ -129,7 +146,9 @@ def _unwrap(text: str) -> tuple[str, str | None]:
         return text, None
     if not isinstance(record, dict):
         return text, None
-    message = next((record[key] for key in ("log", "message", "msg", "MESSAGE") if isinstance(record.get(key), str)), None)
+    message = next(
+        (record[key] for key in ("log", "message", "msg", "MESSAGE") if isinstance(record.get(key), str)), None
+    )
     if message is None:
         return text, None
     time = next((record[key] for key in ("time", "timestamp", "ts") if isinstance(record.get(key), str)), None)
@@ -154,7 +173,7 @@ def _gid(text: str) -> str | None:
         digits = socket.inet_pton(socket.AF_INET6, text.strip("[]")).hex()
     except (OSError, ValueError):
         return None
-    return ":".join(digits[at:at + 4] for at in range(0, 32, 4))
+    return ":".join(digits[at : at + 4] for at in range(0, 32, 4))
 
 
 @lru_cache(maxsize=4096)
@@ -257,11 +276,25 @@ def _context(fields: Fields, message: str) -> None:
 
 
 _PROGRAMS = (
-    ("tensorpipe", "tensorpipe"), ("nixl", "nixl"), ("mooncake", "mooncake"), ("sglang", "sglang"), ("vllm", "vllm"),
-    ("lmcache", "lmcache"), ("enginecore", "vllm"), ("(worker", "vllm"), ("apiserver", "vllm"), ("nvshmem", "nvshmem"),
-    ("ibgda", "nvshmem"), ("deepep", "deepep"), ("deep_ep", "deepep"), ("gloo", "gloo"), ("nccl", "nccl"), ("ucx",
-     "ucx"),
-    ("spdk", "spdk"), ("ceph", "ceph"), ("libfabric", "libfabric"),
+    ("tensorpipe", "tensorpipe"),
+    ("nixl", "nixl"),
+    ("mooncake", "mooncake"),
+    ("sglang", "sglang"),
+    ("vllm", "vllm"),
+    ("lmcache", "lmcache"),
+    ("enginecore", "vllm"),
+    ("(worker", "vllm"),
+    ("apiserver", "vllm"),
+    ("nvshmem", "nvshmem"),
+    ("ibgda", "nvshmem"),
+    ("deepep", "deepep"),
+    ("deep_ep", "deepep"),
+    ("gloo", "gloo"),
+    ("nccl", "nccl"),
+    ("ucx", "ucx"),
+    ("spdk", "spdk"),
+    ("ceph", "ceph"),
+    ("libfabric", "libfabric"),
 )
 _GUESSED = ("status text", STATUS_WITH_VENDOR.name, "bad completion")
 
@@ -281,7 +314,12 @@ def _speaks_of_failure(message: str, start: int, end: int) -> bool:
     failed = _compiled(_CUE).search(before) is not None
     if _compiled(_INFO, 0).search(before):
         return last and failed and not _compiled(_PROSE).search(before)
-    if last and failed and before.rstrip(" \"'")[-1:] in (":", "=", "(", "[") and not _compiled(_LESSON).search(message):
+    if (
+        last
+        and failed
+        and before.rstrip(" \"'")[-1:] in (":", "=", "(", "[")
+        and not _compiled(_LESSON).search(message)
+    ):
         return True
     if _compiled(_PROSE).search(before) or _compiled(_PROSE).search(after[:200]):
         return False
@@ -296,8 +334,9 @@ def _generic(message: str, low: str) -> Fields | None:
     match = _compiled(_GENERIC).search(message)
     if match is None and code is None:
         return None
-    if match is not None and not _speaks_of_failure(message, match.start("text") if match["text"] else match.start(),
-                                                    match.end()):
+    if match is not None and not _speaks_of_failure(
+        message, match.start("text") if match["text"] else match.start(), match.end()
+    ):
         return None
     if code is not None:
         fields = _read(STATUS_WITH_VENDOR, code)
@@ -324,8 +363,9 @@ def _values(fields: Fields, message: str, time: str | None) -> dict[str, object]
         status = wc_status.from_syndrome(syndrome)
     if status is not None and not 0 < status < len(wc_status.NAMES):
         return None
-    values: dict[str, object] = {name: fields[name] for name in ("program", "format", *_COLUMNS, "vendor_err")
-                                 if fields.get(name) is not None}
+    values: dict[str, object] = {
+        name: fields[name] for name in ("program", "format", *_COLUMNS, "vendor_err") if fields.get(name) is not None
+    }
     if status is not None:
         values["wc_status"], values["wc_name"] = status, wc_status.NAMES[status]
     code = fields.get("vendor_err")
@@ -361,9 +401,9 @@ def _one(message: str, lines: Sequence[Line], at: int, taken: set[int]) -> Field
         if fields is None:
             return None
         if form.dump:
-            _read_dump(fields, message[match.start():], lines, at, taken)
+            _read_dump(fields, message[match.start() :], lines, at, taken)
         if form.tail:
-            _read_tail(form, fields, message[match.end():], lines, at)
+            _read_tail(form, fields, message[match.end() :], lines, at)
         return fields
     return _generic(message, low)
 

@@ -9,6 +9,7 @@ from typing import Any
 from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.row import Gap, Json, Line, Row, Text
 from rdmadiag.host import Host
+from rdmadiag.patterns import late
 from rdmadiag.sources.devices import CLASS, is_restricted, whole
 
 TABLES = ("counter",)
@@ -85,8 +86,8 @@ def _once(row: dict[str, Any]) -> dict[str, Any]:
 
 # --- rdma statistic ---
 
-_LINK = re.compile(r"link ([^\s/]+)/([0-9]+)\s*(.*)")
-_PAIR = re.compile(r"([A-Za-z][A-Za-z0-9_]*) ([0-9]+)(?: |$)")
+_LINK = late(r"link ([^\s/]+)/([0-9]+)\s*(.*)")
+_PAIR = late(r"([A-Za-z][A-Za-z0-9_]*) ([0-9]+)(?: |$)")
 _OBJECT_KEYS = {"ifindex", "ifname", "port", "cntn", "qp-type", "pid", "comm", "lqpn"}
 
 
@@ -126,12 +127,12 @@ def parse_statistic_objects(objects: list[dict[str, Any]]) -> Iterator[Row]:
 
 # --- dumps of the files ---
 
-_FILE = re.compile(r"(?:^|/)(hw_counters|counters)/([A-Za-z0-9_]+)(?::\s*|\s+)(\S.*)")
+_FILE = late(r"(?:^|/)(hw_counters|counters)/([A-Za-z0-9_]+)(?::\s*|\s+)(\S.*)")
 _REFUSALS = ("N/A", "Invalid argument", "Input/output error")
-_BELOW = re.compile(r"infiniband/([^/\s]+)(?:/ports/([0-9]+))?")
-_SHOW = re.compile(r"show_counters\s+([^\s/]+)\s*$")
-_SHOW_HEAD = re.compile(r"Port ([0-9]+) (hw|cm) counters:\s*$")
-_SHOW_LINE = re.compile(r"([A-Za-z0-9_]+): ([0-9]+)\s*$")
+_BELOW = late(r"infiniband/([^/\s]+)(?:/ports/([0-9]+))?")
+_SHOW = late(r"show_counters\s+([^\s/]+)\s*$")
+_SHOW_HEAD = late(r"Port ([0-9]+) (hw|cm) counters:\s*$")
+_SHOW_LINE = late(r"([A-Za-z0-9_]+): ([0-9]+)\s*$")
 
 
 def parse_files(lines: Sequence[Line]) -> Iterator[Row]:
@@ -215,9 +216,9 @@ _PERFQUERY = {
     "PortMulticastXmitPkts": "multicast_xmit_packets",
     "PortMulticastRcvPkts": "multicast_rcv_packets",
 }
-_PERFQUERY_HEAD = re.compile(r"# Port (?:extended )?counters: .*\bport ([0-9]+)")
-_PERFQUERY_LINE = re.compile(r"([A-Za-z0-9]+):\.*([0-9]+)\s*$")
-_PERFQUERY_COMMAND = re.compile(r"\bperfquery\b(?:\s+-[A-Za-z]*x[A-Za-z]*)?\s+-C\s+(\S+)(?:\s+-P\s+[0-9]+)?\s*$")
+_PERFQUERY_HEAD = late(r"# Port (?:extended )?counters: .*\bport ([0-9]+)")
+_PERFQUERY_LINE = late(r"([A-Za-z0-9]+):\.*([0-9]+)\s*$")
+_PERFQUERY_COMMAND = late(r"\bperfquery\b(?:\s+-[A-Za-z]*x[A-Za-z]*)?\s+-C\s+(\S+)(?:\s+-P\s+[0-9]+)?\s*$")
 
 
 def parse_perfquery(lines: Sequence[Line]) -> Iterator[Row]:
@@ -236,9 +237,9 @@ def parse_perfquery(lines: Sequence[Line]) -> Iterator[Row]:
 
 # --- ethtool -S ---
 
-_ETHTOOL_COMMAND = re.compile(r"\bethtool\s+(?:-S|--statistics)\s+([^\s|;&]+)")
-_ETHTOOL_HEAD = re.compile(r"NIC statistics(?: for ([^\s:]+))?:\s*$")
-_ETHTOOL_NAME = re.compile(r"(rx|tx)_(prio[0-9]_|global_pause|discards_phy|pause_ctrl_phy|symbol_err_phy|vport_rdma_)")
+_ETHTOOL_COMMAND = late(r"\bethtool\s+(?:-S|--statistics)\s+([^\s|;&]+)")
+_ETHTOOL_HEAD = late(r"NIC statistics(?: for ([^\s:]+))?:\s*$")
+_ETHTOOL_NAME = late(r"(rx|tx)_(prio[0-9]_|global_pause|discards_phy|pause_ctrl_phy|symbol_err_phy|vport_rdma_)")
 
 
 def parse_ethtool(lines: Sequence[Line]) -> Iterator[Row]:

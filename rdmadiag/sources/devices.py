@@ -12,6 +12,7 @@ from rdmadiag.evidence.row import Gap, Row
 from rdmadiag.explain.gid import ipv4, kind
 from rdmadiag.explain.port_state import PHYS_STATES, STATES
 from rdmadiag.host import Host
+from rdmadiag.patterns import late
 
 TABLES = ("device", "port", "gid")
 CLASS = "/sys/class/infiniband"
@@ -52,8 +53,8 @@ _PHYSICAL_OF_RDMA = {
     "PHY_TEST": 7,
 }
 _STATES = {row[1] for row in STATES if row[0]}
-_BDF = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?Gb/sec")
+_BDF = late(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
+_RATE = late(r"([0-9]+(?:\.[0-9]+)?) ?Gb/sec")
 _ZERO_GID = "0000:0000:0000:0000:0000:0000:0000:0000"
 
 

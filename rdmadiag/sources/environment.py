@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from rdmadiag.evidence.log_line import host_of, prompt_command
 from rdmadiag.evidence.row import Line, Row, Text
+from rdmadiag.patterns import late
 
 TABLES = ("env",)
 
@@ -21,9 +22,9 @@ _NAMES = (
     rf"({_PREFIXES}_[A-Z0-9_a-z]+|OMPI_MCA_(btl|pml|mtl|osc)|PYTORCH_(CUDA_)?ALLOC_CONF|VLLM_HOST_IP|I_MPI_FABRICS|"
     r"(CUDA|HIP|ROCR|ASCEND_RT|NVIDIA)_VISIBLE_DEVICES)"
 )
-_ALLOWED = re.compile(_NAMES)
-_SECRET = re.compile(r"(?<![PMRL])KEY|TOKEN|SECRET|PASS|CREDENTIAL")  # a PKEY, MKEY, RKEY or LKEY is no secret
-_LOGIN = re.compile(r"(://)[^/@\s]+@")
+_ALLOWED = late(_NAMES)
+_SECRET = late(r"(?<![PMRL])KEY|TOKEN|SECRET|PASS|CREDENTIAL")  # a PKEY, MKEY, RKEY or LKEY is no secret
+_LOGIN = late(r"(://)[^/@\s]+@")
 
 
 def allowed(name: str) -> bool:
@@ -69,17 +70,15 @@ def assignments(text: str) -> Iterator[tuple[str, str]]:
 
 _VARIABLE = r"[A-Z][A-Z0-9_a-z]{2,80}"
 _VALUE = r"\"[^\"]*\"|'[^']*'|[^\s\"';|&]*"
-_LOGGED = re.compile(rf"\b({_VARIABLE}) set (?:by environment )?to (\S+)")
-_UCX_LOGGED = re.compile(r"UCX_\* env variables?: (.*)")
-_ASSIGNMENT = re.compile(rf"\b({_VARIABLE})=({_VALUE})")
-_MAPPED = re.compile(rf"[\s-]*[\"']?({_VARIABLE})[\"']?\s*:\s+[\"']?([^\"'\s]+?),?[\"']?,?\s*$")
-_PYTHON = re.compile(rf"environ(?:\[|\.setdefault\()[\"']({_VARIABLE})[\"'](?:\]\s*=|,)\s*(?:str\()?[\"']?([^\"')]*)")
-_JSON_PAIR = re.compile(
-    rf"[\"']?name[\"']?\s*:\s*[\"']?({_VARIABLE})[\"']?,\s*[\"']?value[\"']?\s*:\s*[\"']?([^\"'}}]*)"
-)
-_YAML_NAME = re.compile(rf"\s*-?\s*[\"']?name[\"']?:\s*[\"']?({_VARIABLE})[\"']?,?\s*$")
-_YAML_VALUE = re.compile(r"\s*[\"']?value[\"']?:\s*[\"']?([^\"']*)[\"']?\s*$")
-_WORD = re.compile(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+")
+_LOGGED = late(rf"\b({_VARIABLE}) set (?:by environment )?to (\S+)")
+_UCX_LOGGED = late(r"UCX_\* env variables?: (.*)")
+_ASSIGNMENT = late(rf"\b({_VARIABLE})=({_VALUE})")
+_MAPPED = late(rf"[\s-]*[\"']?({_VARIABLE})[\"']?\s*:\s+[\"']?([^\"'\s]+?),?[\"']?,?\s*$")
+_PYTHON = late(rf"environ(?:\[|\.setdefault\()[\"']({_VARIABLE})[\"'](?:\]\s*=|,)\s*(?:str\()?[\"']?([^\"')]*)")
+_JSON_PAIR = late(rf"[\"']?name[\"']?\s*:\s*[\"']?({_VARIABLE})[\"']?,\s*[\"']?value[\"']?\s*:\s*[\"']?([^\"'}}]*)")
+_YAML_NAME = late(rf"\s*-?\s*[\"']?name[\"']?:\s*[\"']?({_VARIABLE})[\"']?,?\s*$")
+_YAML_VALUE = late(r"\s*[\"']?value[\"']?:\s*[\"']?([^\"']*)[\"']?\s*$")
+_WORD = late(r"(?:[^\s\"']|\"[^\"]*\"|'[^']*')+")
 _LEADING = ("export", "env", "sudo", "set", "declare", "-x", "-", "*", "ENV", "nohup", "time", "bash", "-c", "&&")
 _OPTIONS = ("-e", "--env", "-x", "--x", "-genv", "--mca", "-mca")
 

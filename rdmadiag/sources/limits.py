@@ -10,6 +10,7 @@ from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 from rdmadiag.evidence.log_line import host_of, prompt_command, split_prefix
 from rdmadiag.evidence.row import Gap, Line, Row, Text
 from rdmadiag.host import Host
+from rdmadiag.patterns import late
 from rdmadiag.sources.environment import allowed, safe_value
 
 TABLES = ("process_limit", "process", "env")
@@ -89,11 +90,11 @@ def _text(host: Host, path: str) -> str:
 
 
 _CONTAINERS = (
-    (re.compile(r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})"), "pod"),
-    (re.compile(r"job_(\d+)"), "slurm job"),
-    (re.compile(r"libpod-([0-9a-f]{12})"), "podman"),
-    (re.compile(r"docker[-/]([0-9a-f]{12})"), "docker"),
-    (re.compile(r"(?:crio-|cri-containerd[-:]|/)([0-9a-f]{12})[0-9a-f]{52}"), "container"),
+    (late(r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})"), "pod"),
+    (late(r"job_(\d+)"), "slurm job"),
+    (late(r"libpod-([0-9a-f]{12})"), "podman"),
+    (late(r"docker[-/]([0-9a-f]{12})"), "docker"),
+    (late(r"(?:crio-|cri-containerd[-:]|/)([0-9a-f]{12})[0-9a-f]{52}"), "container"),
 )
 
 
@@ -216,16 +217,14 @@ _UNITS = {"kbytes": 1024, "512 bytes": 512, "blocks": 1024, "512-blocks": 512}
 _SUFFIXES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _VALUE = r"(?:unlimited|infinity|-1|\d{1,20})"
 
-_PROC_LINE = re.compile(rf"(?:\S+:)?Max (?P<what>[a-z ]+?) {{2,}}(?P<soft>{_VALUE})\s+(?P<hard>{_VALUE})\b")
-_BASH_LINE = re.compile(
-    rf"\s*[a-zA-Z][\w -]*?\s*\((?:(?P<unit>[\w ]+), )?-(?P<letter>[a-zA-Z])\)\s+(?P<soft>{_VALUE})\s*$"
-)
-_ZSH_LINE = re.compile(rf"\s*-(?P<letter>[a-zA-Z]): [\w -]+?(?: \((?P<unit>[\w -]+)\))?\s+(?P<soft>{_VALUE})\s*$")
-_DASH_LINE = re.compile(rf"(?P<what>{'|'.join(_DASH_NAMES)})(?:\((?P<unit>\w+)\))?\s+(?P<soft>{_VALUE})\s*$")
-_PRLIMIT_LINE = re.compile(rf"(?P<name>[A-Z]{{2,10}})\s.*\s(?P<soft>{_VALUE})\s+(?P<hard>{_VALUE})(?:\s+\w*)?\s*$")
-_UNIT_LINE = re.compile(r"\s*(?:Default)?Limit(?P<name>[A-Z]{2,10})=(?P<soft>[^:\s]+)(?::(?P<hard>\S+))?\s*$")
-_DOCKER = re.compile(r"--ulimit[ =][\"']?(?P<name>[a-z]+)=(?P<soft>-?\d{1,19})(?::(?P<hard>-?\d{1,19}))?")
-_SIZE = re.compile(r"(\d{1,18})([KMGT]?)$")
+_PROC_LINE = late(rf"(?:\S+:)?Max (?P<what>[a-z ]+?) {{2,}}(?P<soft>{_VALUE})\s+(?P<hard>{_VALUE})\b")
+_BASH_LINE = late(rf"\s*[a-zA-Z][\w -]*?\s*\((?:(?P<unit>[\w ]+), )?-(?P<letter>[a-zA-Z])\)\s+(?P<soft>{_VALUE})\s*$")
+_ZSH_LINE = late(rf"\s*-(?P<letter>[a-zA-Z]): [\w -]+?(?: \((?P<unit>[\w -]+)\))?\s+(?P<soft>{_VALUE})\s*$")
+_DASH_LINE = late(rf"(?P<what>{'|'.join(_DASH_NAMES)})(?:\((?P<unit>\w+)\))?\s+(?P<soft>{_VALUE})\s*$")
+_PRLIMIT_LINE = late(rf"(?P<name>[A-Z]{{2,10}})\s.*\s(?P<soft>{_VALUE})\s+(?P<hard>{_VALUE})(?:\s+\w*)?\s*$")
+_UNIT_LINE = late(r"\s*(?:Default)?Limit(?P<name>[A-Z]{2,10})=(?P<soft>[^:\s]+)(?::(?P<hard>\S+))?\s*$")
+_DOCKER = late(r"--ulimit[ =][\"']?(?P<name>[a-z]+)=(?P<soft>-?\d{1,19})(?::(?P<hard>-?\d{1,19}))?")
+_SIZE = late(r"(\d{1,18})([KMGT]?)$")
 LINE_CHARACTERS = 1000
 
 
@@ -324,11 +323,11 @@ def parse_compose(lines: Sequence[Line]) -> Iterator[Row]:
             yield Row("process_limit", {"name": name, match["name"]: _amount(match["value"])}, number)
 
 
-_COMPOSE = re.compile(
+_COMPOSE = late(
     r"(?P<indent>\s*)[\"']?(?P<name>memlock|nofile|stack|nproc|core|as|soft|hard)[\"']?:"
     r"\s*(?P<value>-?\d{1,19})?[\"',\s]*$"
 )
-_LOGGED = re.compile(
+_LOGGED = late(
     r"\(ulimit -l\) to 'unlimited' \(current: (?P<kibibytes>\d{1,15}) kbytes\)|RLIMIT_MEMLOCK is (?P<bytes>\d{1,18}) bytes"
 )
 

@@ -10,6 +10,7 @@ from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.log_line import prompt_command
 from rdmadiag.evidence.row import Gap, Line, Row, Text
 from rdmadiag.host import Host
+from rdmadiag.patterns import late
 
 TABLES = ("module",)
 
@@ -112,8 +113,8 @@ def _lines(text: str) -> list[Line]:
     return [Line(number, line) for number, line in enumerate(text.splitlines(), 1)]
 
 
-_PROC = re.compile(r"(?P<module>\w+) \d+ (?P<users>-|\d{1,9}) (?P<used_by>\S+) (?:Live|Loading|Unloading)\b")
-_LSMOD = re.compile(r"(?P<module>\w{2,56})\s+\d{4,12}\s+(?P<users>-?\d{1,9})(?:[ \t]+(?P<used_by>[\w,\[\]-]*))?\s*$")
+_PROC = late(r"(?P<module>\w+) \d+ (?P<users>-|\d{1,9}) (?P<used_by>\S+) (?:Live|Loading|Unloading)\b")
+_LSMOD = late(r"(?P<module>\w{2,56})\s+\d{4,12}\s+(?P<users>-?\d{1,9})(?:[ \t]+(?P<used_by>[\w,\[\]-]*))?\s*$")
 
 
 def parse_modules(lines: Sequence[Line]) -> Iterator[Row]:
@@ -140,8 +141,8 @@ def _values(match: re.Match[str]) -> dict[str, Any]:
     return values if match["users"] == "-" else {**values, "users": int(match["users"])}
 
 
-_FIELD = re.compile(r"(filename|version|name):\s+(\S.*)")
-_NOT_FOUND = re.compile(r"modinfo: ERROR: Module (\S+) not found")
+_FIELD = late(r"(filename|version|name):\s+(\S.*)")
+_NOT_FOUND = late(r"modinfo: ERROR: Module (\S+) not found")
 
 
 def parse_modinfo(lines: Sequence[Line]) -> Iterator[Row]:

@@ -12,12 +12,13 @@ from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 from rdmadiag.evidence.log_line import prompt_command
 from rdmadiag.evidence.row import Gap, Json, Line, Row, Text
 from rdmadiag.host import Host
+from rdmadiag.patterns import late
 
 TABLES = ("netdev", "addr", "route")
 ROOT = "/sys/class/net"
 Values = dict[str, Any]
 
-_BDF = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
+_BDF = late(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$")
 _ADDRESS = r"[0-9a-fA-F:.]{2,45}"
 
 
@@ -215,12 +216,12 @@ def _lower(value: object) -> str | None:
 
 # --- ip addr, ip link, ip route ---
 
-_HEAD = re.compile(r"(?P<index>\d{1,9}): (?P<name>[^:@\s]+)(?:@\S+)?: <(?P<flags>[A-Z0-9_,-]*)>(?P<rest>.*)")
-_SHORT = re.compile(r"(?P<name>[\w.-]+)(?:@\S+)? +(?P<state>UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)\b(?P<rest>.*)")
-_ONE = re.compile(r"\d{1,9}: (?P<name>[^:@\s]+) +inet")
-_INET = re.compile(rf"(?P<family>inet6?) (?P<address>{_ADDRESS})(?: peer {_ADDRESS})?(?:/(?P<prefix>\d{{1,3}}))?\b")
-_PLAIN = re.compile(r" promiscuity \d+ .*numtxqueues ")  # with -d, a kind breaks this line
-_SHORT_INET = re.compile(rf" (?P<address>{_ADDRESS})/(?P<prefix>\d{{1,3}})\b")
+_HEAD = late(r"(?P<index>\d{1,9}): (?P<name>[^:@\s]+)(?:@\S+)?: <(?P<flags>[A-Z0-9_,-]*)>(?P<rest>.*)")
+_SHORT = late(r"(?P<name>[\w.-]+)(?:@\S+)? +(?P<state>UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)\b(?P<rest>.*)")
+_ONE = late(r"\d{1,9}: (?P<name>[^:@\s]+) +inet")
+_INET = late(rf"(?P<family>inet6?) (?P<address>{_ADDRESS})(?: peer {_ADDRESS})?(?:/(?P<prefix>\d{{1,3}}))?\b")
+_PLAIN = late(r" promiscuity \d+ .*numtxqueues ")  # with -d, a kind breaks this line
+_SHORT_INET = late(rf" (?P<address>{_ADDRESS})/(?P<prefix>\d{{1,3}})\b")
 _KINDS = (
     *("vlan", "bond", "bridge", "veth", "macvlan", "ipvlan", "macvtap", "vxlan", "vrf", "tun", "dummy", "team"),
     *("ipoib", "gre", "gretap", "ip6gre", "geneve", "wireguard", "vti", "ipip", "sit", "ifb", "netkit", "rmnet"),
@@ -288,10 +289,10 @@ def _group(pattern: str, text: str) -> str | None:
 
 
 _TYPES = ("unicast", "local", "broadcast", "multicast", "anycast", "blackhole", "unreachable", "prohibit", "throw")
-_ROUTE = re.compile(
+_ROUTE = late(
     rf"\s*(?:(?P<type>{'|'.join(_TYPES)}) )?(?P<dst>default|{_ADDRESS}(?:/\d{{1,3}})?)(?P<rest>(?: \S+)+| ?)$"
 )
-_HOP = re.compile(r"\s+nexthop (?P<rest>.*)")
+_HOP = late(r"\s+nexthop (?P<rest>.*)")
 _ROUTE_WORDS = {"via": "gateway", "dev": "netdev", "src": "src", "metric": "metric", "table": "table"}
 
 
@@ -320,14 +321,14 @@ def _words(text: str) -> Values:
 
 # --- ifconfig ---
 
-_IFCONFIG = re.compile(
+_IFCONFIG = late(
     r"(?P<name>[A-Za-z][\w.-]*)(?:: flags=\d+<(?P<flags>[A-Z0-9_,]*)>  mtu (?P<mtu>\d{1,9})|\s+Link encap:)"
 )
-_IFCONFIG_INET = re.compile(r"\s+inet (?:addr:)?(?P<address>[\d.]+) .*?(?:netmask |Mask:)(?P<mask>[\d.]+)")
-_IFCONFIG_INET6 = re.compile(rf"\s+inet6 (?:addr: )?(?P<address>{_ADDRESS})(?:/|  prefixlen )(?P<prefix>\d{{1,3}})")
-_IFCONFIG_SCOPE = re.compile(r"<(link|global|host|site)>|Scope:(Link|Global|Host|Site)")
-_IFCONFIG_ADDRESS = re.compile(r"\s+(?:ether|infiniband) ([0-9A-Fa-f:]{17,59})|.*HWaddr ([0-9A-Fa-f:]{17,59})")
-_IFCONFIG_OLD = re.compile(r"\s+(?P<flags>(?:[A-Z]+ )+) MTU:(?P<mtu>\d{1,9})")
+_IFCONFIG_INET = late(r"\s+inet (?:addr:)?(?P<address>[\d.]+) .*?(?:netmask |Mask:)(?P<mask>[\d.]+)")
+_IFCONFIG_INET6 = late(rf"\s+inet6 (?:addr: )?(?P<address>{_ADDRESS})(?:/|  prefixlen )(?P<prefix>\d{{1,3}})")
+_IFCONFIG_SCOPE = late(r"<(link|global|host|site)>|Scope:(Link|Global|Host|Site)")
+_IFCONFIG_ADDRESS = late(r"\s+(?:ether|infiniband) ([0-9A-Fa-f:]{17,59})|.*HWaddr ([0-9A-Fa-f:]{17,59})")
+_IFCONFIG_OLD = late(r"\s+(?P<flags>(?:[A-Z]+ )+) MTU:(?P<mtu>\d{1,9})")
 
 
 def parse_ifconfig(lines: Sequence[Line]) -> Iterator[Row]:
@@ -373,9 +374,9 @@ def _mask_bits(mask: str) -> int | None:
 
 # --- ethtool ---
 
-_SETTINGS = re.compile(r"Settings for (\S+):")
-_SPEED = re.compile(r"\s+Speed: (\d{1,9})Mb/s")
-_DETECTED = re.compile(r"\s+Link detected: (yes|no)\b")
+_SETTINGS = late(r"Settings for (\S+):")
+_SPEED = late(r"\s+Speed: (\d{1,9})Mb/s")
+_DETECTED = late(r"\s+Link detected: (yes|no)\b")
 
 
 def parse_ethtool(lines: Sequence[Line]) -> Iterator[Row]:

@@ -10,6 +10,7 @@ from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.log_line import prompt_command, strip_prefix
 from rdmadiag.evidence.row import Gap, Line, Row, Text
 from rdmadiag.host import Host
+from rdmadiag.patterns import late
 
 TABLES = ("node",)
 
@@ -73,7 +74,7 @@ _CONTAINER_FILES = (
     ("/run/.containerenv", "podman"),
     ("/var/run/secrets/kubernetes.io", "kubernetes"),
 )
-_CONTAINER_GROUP = re.compile(r"(docker|libpod|crio|containerd|kubepods|lxc|garden|machine\.slice)")
+_CONTAINER_GROUP = late(r"(docker|libpod|crio|containerd|kubepods|lxc|garden|machine\.slice)")
 _RUNTIMES = {"libpod": "podman", "crio": "cri-o", "kubepods": "kubernetes", "machine.slice": "systemd-nspawn"}
 
 
@@ -168,7 +169,7 @@ _COLUMNS: dict[str, Callable[[Host], str | int | float | None]] = {
     "cmdline": _cmdline,
 }
 
-_UNAME = re.compile(r"Linux (\S+) (\d+\.\d+\S*) #.*?(?: (\S+))? GNU/Linux\s*$|Linux (\S+) (\d+\.\d+\S*) #")
+_UNAME = late(r"Linux (\S+) (\d+\.\d+\S*) #.*?(?: (\S+))? GNU/Linux\s*$|Linux (\S+) (\d+\.\d+\S*) #")
 
 
 def parse_uname(lines: Sequence[Line]) -> Iterator[Row]:
@@ -210,10 +211,10 @@ def parse_cmdline(lines: Sequence[Line]) -> Iterator[Row]:
 
 
 _BOOT_LINES: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
-    (re.compile(r"(?:Kernel )?[Cc]ommand line: (?P<cmdline>.+)"), {}),
-    (re.compile(r"Linux version (?P<kernel>\d+\.\d+\S*) "), {}),
-    (re.compile(r"Hypervisor detected: (?P<virtual>\w+)"), {}),
-    (re.compile(r"Booting paravirtualized kernel on bare hardware"), {"virtual": ""}),
+    (late(r"(?:Kernel )?[Cc]ommand line: (?P<cmdline>.+)"), {}),
+    (late(r"Linux version (?P<kernel>\d+\.\d+\S*) "), {}),
+    (late(r"Hypervisor detected: (?P<virtual>\w+)"), {}),
+    (late(r"Booting paravirtualized kernel on bare hardware"), {"virtual": ""}),
 )
 
 

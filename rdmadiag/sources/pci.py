@@ -10,6 +10,7 @@ from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.log_line import prompt_command
 from rdmadiag.evidence.row import Gap, Line, Row, Text
 from rdmadiag.host import Host
+from rdmadiag.patterns import late
 
 TABLES = ("pci",)
 ROOT = "/sys/bus/pci/devices"
@@ -346,12 +347,12 @@ _VENDORS = (
     ("QLogic Corp.", 0x1077),
     ("Cornelis Networks", CORNELIS),
 )
-_RDMA_NAMES = re.compile(
+_RDMA_NAMES = late(
     r"ConnectX|Connect-IB|BlueField.*network|BCM57(?:41[2-7]|45[24]|5\d\d|6\d\d)|BCM5750X NetXtreme-E RDMA|\bE8[13]0-|"
     r"X722 for (?:10GbE|10GBASE)|Omni-Path HFI|Elastic Fabric Adapter|HNS .*RDMA|DSC Ethernet|Elastic RDMA|"
     r"Unified Wire Ethernet Controller(?! \[VF)|FastLinQ QL4\d+ Series [\d/]+GbE Controller(?! \()"
 )
-_HEAD = re.compile(
+_HEAD = late(
     r"(?P<bdf>(?:[0-9a-f]{4,5}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
     r"(?:(?P<code>[0-9a-f]{4}): (?P<pair>[0-9a-f]{4}:[0-9a-f]{4})|"
     r"(?P<class>[A-Z0-9][\w .-]+?)(?: \[(?P<class_id>[0-9a-f]{4})\])?: (?P<name>.+?)"
@@ -360,13 +361,13 @@ _HEAD = re.compile(
 )
 _SLOW = r" \(downgraded\)"
 _LINK = rf"Speed (?P<speed>[\d.]{{1,8}})GT/s(?P<slow>{_SLOW})?[^,]*, Width x(?P<width>\d{{1,2}})(?P<narrow>{_SLOW})?"
-_LINK_CAP = re.compile(r"\bLnkCap:\s.*?" + _LINK)
-_LINK_STA = re.compile(r"\bLnkSta:\s.*?" + _LINK)
-_SIZES = re.compile(r"\bMaxPayload (\d{1,5}) bytes, MaxReadReq (\d{1,5}) bytes")
-_ACS_CTL = re.compile(r"\bACSCtl:\s*((?:\w+[+-] ?)+)")
-_REGION = re.compile(r"\bRegion \d: Memory at .*\[size=(\d{1,9})([KMGT]?)\]")
+_LINK_CAP = late(r"\bLnkCap:\s.*?" + _LINK)
+_LINK_STA = late(r"\bLnkSta:\s.*?" + _LINK)
+_SIZES = late(r"\bMaxPayload (\d{1,5}) bytes, MaxReadReq (\d{1,5}) bytes")
+_ACS_CTL = late(r"\bACSCtl:\s*((?:\w+[+-] ?)+)")
+_REGION = late(r"\bRegion \d: Memory at .*\[size=(\d{1,9})([KMGT]?)\]")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_ONE_VALUE = re.compile(r"^\s+(?P<key>Kernel driver in use|NUMA node|IOMMU group|Kernel modules): (?P<value>\S+)")
+_ONE_VALUE = late(r"^\s+(?P<key>Kernel driver in use|NUMA node|IOMMU group|Kernel modules): (?P<value>\S+)")
 _FIRST = ("00:00.0", "0000:00:00.0")  # a root complex, printed unless something was selected
 _COLUMNS = {"Kernel driver in use": "driver", "NUMA node": "numa_node", "IOMMU group": "iommu_group"}
 

@@ -11,6 +11,7 @@ from typing import Any
 from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 from rdmadiag.evidence.row import Gap, Json, Line, Row, Rows, Text
 from rdmadiag.host import Host
+from rdmadiag.patterns import late
 from rdmadiag.sources.devices import LARGEST, whole
 
 TABLES = ("qp", "mr", "cq", "resource")
@@ -163,9 +164,9 @@ def _count_objects(name: str) -> Callable[[list[Object]], Iterable[Row]]:
 
 # --- text ---
 
-_PLACE = re.compile(r"(?:link ([^\s/]+)/([0-9]+|-)?|dev (\S+)|(?:ifindex [0-9]+ )?ifname (\S+)) ?(.*)")
-_SUMMARY_LINE = re.compile(r"(?:[0-9]+: )?([^\s:]+): ((?:(?:pd|cq|qp|cm_id|mr|ctx|srq) [0-9]+ ?)+)$")
-_SUMMARY_PAIR = re.compile(r"(pd|cq|qp|cm_id|mr|ctx|srq) ([0-9]+)")
+_PLACE = late(r"(?:link ([^\s/]+)/([0-9]+|-)?|dev (\S+)|(?:ifindex [0-9]+ )?ifname (\S+)) ?(.*)")
+_SUMMARY_LINE = late(r"(?:[0-9]+: )?([^\s:]+): ((?:(?:pd|cq|qp|cm_id|mr|ctx|srq) [0-9]+ ?)+)$")
+_SUMMARY_PAIR = late(r"(pd|cq|qp|cm_id|mr|ctx|srq) ([0-9]+)")
 _TABLE_OF_KEY = (("lqpn", "qp"), ("mrn", "mr"), ("mrlen", "mr"), ("cqn", "cq"), ("cqe", "cq"))
 
 

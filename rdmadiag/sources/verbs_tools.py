@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from rdmadiag.evidence.row import Json, Line, Row, Text
 from rdmadiag.explain.port_state import PHYS_STATES
+from rdmadiag.patterns import late
 from rdmadiag.sources.devices import (
     Values,
     device_of_dev,
@@ -41,7 +42,7 @@ class _Tool(NamedTuple):
     seen: Mapping[str, Any]  # what the head alone says of the device
 
 
-_ANY_HEAD = re.compile(r"hca_id:|CA '|(?:iWARP RNIC|Switch|Router) '|Infiniband device '")
+_ANY_HEAD = late(r"hca_id:|CA '|(?:iWARP RNIC|Switch|Router) '|Infiniband device '")
 
 
 def _number(column: str) -> Read:
@@ -86,9 +87,9 @@ def _speed(text: str) -> Values:
 
 
 IBV_DEVINFO = _Tool(
-    re.compile(r"hca_id:\s*(?P<device>\S+)"),
-    re.compile(r"\s*port:\s+(?P<port>[0-9]+)\s*$"),
-    re.compile(r"\s*(?P<key>[a-z_]+):\s+(?P<value>\S.*)$"),
+    late(r"hca_id:\s*(?P<device>\S+)"),
+    late(r"\s*port:\s+(?P<port>[0-9]+)\s*$"),
+    late(r"\s*(?P<key>[a-z_]+):\s+(?P<value>\S.*)$"),
     {
         "transport": _transport,
         "fw_ver": _word("fw_ver"),
@@ -128,9 +129,9 @@ def _ibstat_rate(text: str) -> Values:
 
 
 IBSTAT = _Tool(
-    re.compile(r"(?P<kind>CA|iWARP RNIC|Switch|Router) '(?P<device>[^']+)'\s*$"),
-    re.compile(r"\s*Port (?P<port>[0-9]+):\s*$"),
-    re.compile(r"\s*(?P<key>[A-Z][A-Za-z ]+): ?(?P<value>\S.*)$"),
+    late(r"(?P<kind>CA|iWARP RNIC|Switch|Router) '(?P<device>[^']+)'\s*$"),
+    late(r"\s*Port (?P<port>[0-9]+):\s*$"),
+    late(r"\s*(?P<key>[A-Z][A-Za-z ]+): ?(?P<value>\S.*)$"),
     {
         "CA type": _word("hca_type"),
         "Number of ports": _number("ports"),
@@ -152,9 +153,9 @@ IBSTAT = _Tool(
 )
 
 IBSTATUS = _Tool(
-    re.compile(r"Infiniband device '(?P<device>[^']+)' port (?P<port>[0-9]+) status:"),
-    re.compile(r"(?!)"),
-    re.compile(r"\s*(?P<key>default gid|base lid|sm lid|state|phys state|rate|link_layer):\s+(?P<value>\S.*)$"),
+    late(r"Infiniband device '(?P<device>[^']+)' port (?P<port>[0-9]+) status:"),
+    late(r"(?!)"),
+    late(r"\s*(?P<key>default gid|base lid|sm lid|state|phys state|rate|link_layer):\s+(?P<value>\S.*)$"),
     {},
     {
         "default gid": lambda text: known({"_gid": full_gid(text)}),
@@ -168,7 +169,7 @@ IBSTATUS = _Tool(
     {},
 )
 
-_GID = re.compile(r"\s*GID\[\s*(?P<index>[0-9]{1,6})\]:\s*(?P<gid>[0-9A-Fa-f:.]+)(?:,\s*(?P<type>RoCE v[12]))?\s*$")
+_GID = late(r"\s*GID\[\s*(?P<index>[0-9]{1,6})\]:\s*(?P<gid>[0-9A-Fa-f:.]+)(?:,\s*(?P<type>RoCE v[12]))?\s*$")
 
 
 class _Block:
@@ -260,9 +261,9 @@ def _gid_row(
     return known({**place, **gid_values(gid), "type": what, "netdev": netdev})
 
 
-_HCA_COUNT = re.compile(r"([0-9]{1,6}) HCAs? found:")
-_NOT_FOUND = re.compile(r"IB device '([^']+)' wasn't found")
-_NO_LIST = re.compile(r"No IB devices found|Failed to get IB devices list")
+_HCA_COUNT = late(r"([0-9]{1,6}) HCAs? found:")
+_NOT_FOUND = late(r"IB device '([^']+)' wasn't found")
+_NO_LIST = late(r"No IB devices found|Failed to get IB devices list")
 
 
 def _list_row(tool: str, devices: int, at: int) -> Row:
@@ -310,8 +311,8 @@ def parse_ibstatus(lines: Sequence[Line]) -> Iterator[Row]:
 
 # --- lists ---
 
-_DEVICES_HEAD = re.compile(r"\s*device\s+node GUID\s*$")
-_DEVICES_LINE = re.compile(r"\s+(\S+)\s+([0-9a-f]{16})\s*$")
+_DEVICES_HEAD = late(r"\s*device\s+node GUID\s*$")
+_DEVICES_LINE = late(r"\s+(\S+)\s+([0-9a-f]{16})\s*$")
 
 
 def parse_ibv_devices(lines: Sequence[Line]) -> Iterator[Row]:
@@ -332,8 +333,8 @@ def parse_ibv_devices(lines: Sequence[Line]) -> Iterator[Row]:
         yield _list_row("ibv_devices", count, head)
 
 
-_IBDEV = re.compile(r"(?:(\S+) )?(\S+) (?:\((\S+) - .*)?port ([0-9]+) (?:\(([A-Z]+) *\) )?==> (\S+) \(\w+\)\s*$")
-_IBDEV_FW = re.compile(r" fw (\S+) port ")
+_IBDEV = late(r"(?:(\S+) )?(\S+) (?:\((\S+) - .*)?port ([0-9]+) (?:\(([A-Z]+) *\) )?==> (\S+) \(\w+\)\s*$")
+_IBDEV_FW = late(r" fw (\S+) port ")
 
 
 def parse_ibdev2netdev(lines: Sequence[Line]) -> Iterator[Row]:
@@ -351,7 +352,7 @@ def parse_ibdev2netdev(lines: Sequence[Line]) -> Iterator[Row]:
 
 # --- GIDs ---
 
-_SHOW_GIDS = re.compile(
+_SHOW_GIDS = late(
     r"(\S+)\s+([0-9]{1,4})\s+([0-9]{1,6})\s+([0-9a-f]{4}(?::[0-9a-f]{4}){7})"
     r"(?:\s+[0-9]+\.[0-9]+\.[0-9]+\.[0-9]+)?(?:\s+v([12]))?(?:\s+(\S+))?\s*$"
 )
@@ -368,11 +369,11 @@ def parse_show_gids(lines: Sequence[Line]) -> Iterator[Row]:
                 yield Row("gid", row, line.number)
 
 
-_BARE_GID = re.compile(r"\s*[0-9a-f]{4}(?::[0-9a-f]{4}){7}\s*$")
-_GID_FILE = re.compile(
+_BARE_GID = late(r"\s*[0-9a-f]{4}(?::[0-9a-f]{4}){7}\s*$")
+_GID_FILE = late(
     r"(?:.*infiniband/([^/\s]+)/)?(?:.*\bports/([0-9]{1,4})/)?(?:.*/)?(gids|types|ndevs)/([0-9]{1,6}):\s*(\S.*)$"
 )
-_GID_FOLDER = re.compile(r"infiniband/([^/\s*]+)/ports/([0-9]{1,4})/gids")
+_GID_FOLDER = late(r"infiniband/([^/\s*]+)/ports/([0-9]{1,4})/gids")
 
 
 def parse_gid_files(lines: Sequence[Line]) -> Iterator[Row]:
@@ -403,8 +404,8 @@ def parse_gid_files(lines: Sequence[Line]) -> Iterator[Row]:
 
 # --- rdma link, rdma dev ---
 
-_LINK = re.compile(r"(?:link |[0-9]+/[0-9]+: )([^\s/]+)/([0-9]+):? +(.*\bphysical_state .*)$")
-_DEV = re.compile(r"[0-9]+: ([^\s:]+): +(node_type .*)$")
+_LINK = late(r"(?:link |[0-9]+/[0-9]+: )([^\s/]+)/([0-9]+):? +(.*\bphysical_state .*)$")
+_DEV = late(r"[0-9]+: ([^\s:]+): +(node_type .*)$")
 
 
 def _pairs(text: str) -> dict[str, str]:
