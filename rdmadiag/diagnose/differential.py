@@ -68,7 +68,7 @@ def judge(book: Rulebook, results: Mapping[str, Result]) -> Judged:
     unknown: dict[tuple[str, tuple[Any, ...]], _Node] = {}
     ruled_out: dict[tuple[str, str], dict[str, Any]] = {}
     for node in seen:
-        if node.rule.kind == "symptom":
+        if node.rule.kind == "symptom" or (node.symptoms() and not node.causes):
             _differ(book, results, node, unknown, ruled_out)
     findings = _spread(sorted([*seen, *unknown.values()], key=_rank))
     return Judged(_cap([_finding(node) for node in findings]), list(ruled_out.values()))
@@ -115,17 +115,13 @@ def _differ(
     # Walk from the symptom to what may have caused it, and what may have caused that.
     candidates: list[_Node] = []
     visited = {symptom.rule.id}
-    waiting = [(rule, 1) for rule in book.causes_of(symptom.rule.id)]
+    waiting = book.causes_of(symptom.rule.id)
     while waiting:
-        rule, depth = waiting.pop(0)
+        rule = waiting.pop(0)
         if rule.id in visited:
             continue
         visited.add(rule.id)
-        joined = (
-            [a for a in results[rule.id].answers if compatible(a.subject, symptom.subject)]
-            if rule.id in results
-            else []
-        )
+        joined = [answer for answer in results[rule.id].answers if compatible(answer.subject, symptom.subject)]
         if any(answer.wrong == 1 for answer in joined):
             continue  # a confirmed cause: what lies behind it belongs to it
         open_answers = [answer for answer in joined if answer.wrong is None]
@@ -136,8 +132,8 @@ def _differ(
         elif joined:
             _rule_out(ruled_out, symptom, joined[0])
             continue  # ruled out: what would lie behind it is not followed
-        waiting += [(deeper, depth + 1) for deeper in book.causes_of(rule.id)]
-    candidates.sort(key=lambda node: (-node.lean, -PRIORS[node.rule.prior]))
+        waiting += book.causes_of(rule.id)
+    candidates.sort(key=lambda node: (-node.lean, not node.answers[0].row, -PRIORS[node.rule.prior]))
     chosen = candidates[: 0 if symptom.causes else UNKNOWN_CAUSES]
     for node in chosen:
         key = (node.rule.id, tuple(node.subject.get(name) for name in KEYS))
@@ -190,7 +186,8 @@ def _rank(node: _Node) -> tuple[Any, ...]:
     severity = -SEVERITIES.index(node.rule.severity)
     prior = -PRIORS[node.rule.prior]
     if place == 2:
-        return (place, -node.lean, prior, -symptoms, severity, node.rule.id, str(node.subject))
+        bare = not node.answers[0].row  # nothing at hand speaks of it
+        return (place, -node.lean, bare, prior, -symptoms, severity, node.rule.id, str(node.subject))
     return (place, -symptoms if place < 2 else 0, severity, prior, node.rule.id, str(node.subject))
 
 
@@ -209,7 +206,7 @@ def _finding(node: _Node) -> dict[str, Any]:
         "title": rule.title,
         "message": message,
         "evidence": [_evidence(a.row) for a in node.answers[:SUBJECTS] if a.row],
-        "fix": [fill(step, row) for step in rule.fix],
+        "fix": [fill(step, row, names=True) for step in rule.fix],
         "settle": "" if node.confirmed else _settle(rule, answer),
         "explains": _names(node.effects),
         "explained_by": _names(cause for cause in node.causes if cause.confirmed),
@@ -230,7 +227,7 @@ def _unknown_message(rule: Rule, answer: Answer) -> str:
 
 
 def _settle(rule: Rule, answer: Answer) -> str:
-    return fill(rule.settle, answer.row) if rule.settle else answer.how
+    return fill(rule.settle, answer.row, names=True) if rule.settle else answer.how
 
 
 def _cap(findings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

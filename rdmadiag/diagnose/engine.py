@@ -240,14 +240,17 @@ def _reason(gap: Mapping[str, Any]) -> str:
 _FIELD = re.compile(r"\{(\w+)\}")
 
 
-def fill(template: str, row: Mapping[str, Any]) -> str:
-    """Fill {column} places of a message from a row; a NULL or absent one reads '?'. No other syntax has a meaning."""
-    return _FIELD.sub(lambda match: _word(row.get(match[1])), template)
+def fill(template: str, row: Mapping[str, Any], names: bool = False) -> str:
+    """Fill {column} places of a message from a row. No other syntax has a meaning.
+
+    A NULL or absent one reads '?', or with `names` as the name in capitals, as manuals write what is to be put in (`ethtool NETDEV`).
+    """
+    return _FIELD.sub(lambda match: _word(row.get(match[1]), match[1].upper() if names else "?"), template)
 
 
-def _word(value: Any) -> str:
+def _word(value: Any, missing: str) -> str:
     if value is None:
-        return "?"
+        return missing
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)

@@ -18,6 +18,7 @@ STYLES = {
 }
 EVIDENCE_ROWS = 3
 RULED_OUT = 12
+ALSO_POSSIBLE = 8
 
 Line = tuple[str, str, str]  # style, indented first prefix, text
 
@@ -169,7 +170,12 @@ def _symptom(
     if len(out) > RULED_OUT:
         yield "dim", "  ruled out: ", f"{len(out) - RULED_OUT} more: {', '.join(e['rule'] for e in out[RULED_OUT:])}"
     if first["also_possible"]:
-        yield "dim", "  also possible: ", ", ".join(first["also_possible"])
+        yield "dim", "  also possible: ", _some(first["also_possible"])
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - ALSO_POSSIBLE} more (--format json)" if len(names) > ALSO_POSSIBLE else ""
+    return ", ".join(names[:ALSO_POSSIBLE]) + more
 
 
 def _cause(

@@ -146,3 +146,35 @@ def test_the_first_causes_are_of_different_rules(
     heat = make_rule("too-hot", "SELECT node, 1 AS wrong FROM node", explains=["qp-dead"], severity="warning")
     findings = judged(evidence, symptom, flap(make_rule, severity="critical"), heat).findings
     assert [f["rule"] for f in findings[:4]] == ["too-hot", "link-flapped", "link-flapped", "link-flapped"]
+
+
+def test_behind_a_confirmed_middle_cause_the_unknown_ones_are_named(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
+    deep = make_rule("cable-bad", "SELECT node, NULL AS wrong, 'a hint' AS hint FROM node", explains=["link-flapped"])
+    evidence = make_evidence(qp=[{"device": "mlx5_0", "state": "ERR"}], log=[{"device": "mlx5_0", "value": "flap"}])
+    findings = judged(evidence, symptom, flap(make_rule), deep).findings
+    assert [(f["rule"], f["answer"], f["explains"]) for f in findings] == [
+        ("link-flapped", "confirmed", ["qp-dead"]),
+        ("cable-bad", "unknown", ["link-flapped"]),
+        ("qp-dead", "confirmed", []),
+    ]
+
+
+def test_a_cause_that_evidence_speaks_of_comes_before_one_that_nothing_speaks_of(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
+    silent = make_rule("a-silent", "SELECT node, 1 AS wrong FROM port", explains=["qp-dead"], prior="often")
+    told = make_rule("b-told", "SELECT node, NULL AS wrong FROM node", explains=["qp-dead"], prior="sometimes")
+    evidence = make_evidence(gaps=("port",), qp=[{"device": "x", "state": "ERR"}])
+    findings = judged(evidence, symptom, silent, told).findings
+    assert [f["rule"] for f in findings if f["kind"] == "cause"] == ["b-told", "a-silent"]
+
+
+def test_a_step_with_a_missing_column_names_what_is_to_be_put_in(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
+    evidence = make_evidence(gaps=("log",), qp=[{"device": "x", "state": "ERR"}])
+    rule = flap(make_rule, settle="ethtool {netdev}; rdma link show {device}")
+    cause = judged(evidence, symptom, rule).findings[0]
+    assert cause["settle"] == "ethtool NETDEV; rdma link show DEVICE"
