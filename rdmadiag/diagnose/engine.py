@@ -105,7 +105,7 @@ class _Guard:
         self.tables: set[str] = set()
         self.refused = ""
         self.deadline = float("inf")
-        self._known = {*table_names(), "signal", "kernel_event", "app_event"}
+        self._known = {*table_names(), "kernel_event", "app_event"}
 
     def _authorize(
         self, action: int, first: str | None, second: str | None, database: str | None, view: str | None
@@ -113,6 +113,8 @@ class _Guard:
         if action == _ACTION_READ:
             if first in self._known:
                 self.tables.add(first or "")
+                if first == "signal":  # made of these
+                    self.tables.update(("counter", "device"))
             elif (first or "").startswith(("sqlite_", "pragma_")):
                 return self._refuse(f"table {first} may not be read")
             if view in self._known:

@@ -139,15 +139,25 @@ CREATE TABLE counter_meaning (
   UNIQUE (driver, counter)
 );
 
--- Counters by meaning: what rules read. One row a device, port and signal.
-CREATE VIEW signal AS
-  SELECT c.node, c.device, c.port, coalesce(c.netdev, p.netdev) AS netdev, m.signal AS name, c.counter, c.value, c.delta, c.seconds,
-         c.per_second, c.state, m.terminal, m.benign, m.side, d.driver, c.origin
-    FROM counter c
-    LEFT JOIN device d ON d.node = c.node AND d.device = c.device
-    LEFT JOIN port p ON p.node = c.node AND p.device = c.device AND p.port = c.port
-    JOIN counter_meaning m ON m.counter = c.counter
-     AND m.driver = CASE c.kind WHEN 'counters' THEN 'pma' WHEN 'ethtool' THEN iif(d.driver = 'bnxt_re', 'bnxt_en', 'ethtool') ELSE d.driver END;
+-- Counters by meaning: what rules read; one row a device, port and counter. (counter joined with counter_meaning, device and port)
+CREATE TABLE signal (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  port INTEGER,              -- port number
+  netdev TEXT,               -- netdev of the port, or of the counter
+  name TEXT,                 -- common meaning of the counter (rdmadiag explain counter NAME)
+  counter TEXT,              -- the kernel's spelling
+  value INTEGER,             -- last value [as counter.value]
+  delta INTEGER,             -- change between the samples; NULL when it cannot be told
+  seconds REAL,              -- time between the samples [s]
+  per_second REAL,           -- delta / seconds [1/s]
+  state TEXT,                -- as counter.state
+  terminal INTEGER,          -- 1 if one increment means a QP that died
+  benign INTEGER,            -- 1 if it moves in health
+  side TEXT,                 -- requester, responder, both, link
+  driver TEXT,               -- kernel driver of the device
+  origin TEXT                -- where the counter was read
+);
 
 -- Queue pairs. (RDMA netlink RES_QP_GET, rdma -d -j res show qp)
 CREATE TABLE qp (

@@ -59,28 +59,6 @@ def tables() -> dict[str, Table]:
     log = found["log"]
     for match in _VIEW.finditer(text):
         found[match["name"]] = Table(match["name"], f"{log.meaning} Only lines within --since.", log.columns, (), True)
-    columns = tuple(
-        Column(name, kind, meaning)
-        for name, kind, meaning in (
-            ("node", "TEXT", "node"),
-            ("device", "TEXT", "verbs device name"),
-            ("port", "INTEGER", "port number"),
-            ("netdev", "TEXT", "netdev of the port"),
-            ("name", "TEXT", "common meaning of the counter (rdmadiag explain counter NAME)"),
-            ("counter", "TEXT", "the kernel's spelling"),
-            ("value", "INTEGER", "last value [as counter.value]"),
-            ("delta", "INTEGER", "change between the samples; NULL when it cannot be told"),
-            ("seconds", "REAL", "time between the samples [s]"),
-            ("per_second", "REAL", "delta / seconds [1/s]"),
-            ("state", "TEXT", "as counter.state"),
-            ("terminal", "INTEGER", "1 if one increment means a QP that died"),
-            ("benign", "INTEGER", "1 if it moves in health"),
-            ("side", "TEXT", "requester, responder, both, link"),
-            ("driver", "TEXT", "kernel driver of the device"),
-            ("origin", "TEXT", "where the counter was read"),
-        )
-    )
-    found["signal"] = found["signal"]._replace(columns=columns)
     return found
 
 
@@ -180,6 +158,18 @@ class Evidence:
             """
             UPDATE device SET driver = substr(device, 1, instr(device || '_', '_') - 1)
               WHERE driver IS NULL AND device LIKE 'mlx_\\_%' ESCAPE '\\';
+            DELETE FROM signal;
+            INSERT INTO signal
+              SELECT c.node, c.device, c.port, coalesce(c.netdev, p.netdev), m.signal, c.counter, c.value, c.delta, c.seconds,
+                     c.per_second, c.state, m.terminal, m.benign, m.side, d.driver, c.origin
+                FROM counter c
+                LEFT JOIN device d ON d.node = c.node AND d.device = c.device
+                LEFT JOIN port p ON p.node = c.node AND p.device = c.device AND p.port = c.port
+                JOIN counter_meaning m ON m.counter = c.counter AND m.driver =
+                     CASE c.kind WHEN 'counters' THEN 'pma' WHEN 'ethtool' THEN iif(d.driver = 'bnxt_re', 'bnxt_en', 'ethtool')
+                                 ELSE d.driver END;
+            CREATE INDEX IF NOT EXISTS signal_name ON signal (name);
+            CREATE INDEX IF NOT EXISTS log_rule ON log (rule);
             UPDATE log SET device = (SELECT d.device FROM device d WHERE d.node = log.node AND d.bdf = log.bdf)
               WHERE device IS NULL AND bdf IS NOT NULL;
             UPDATE log SET bdf = (SELECT d.bdf FROM device d WHERE d.node = log.node AND d.device = log.device)
