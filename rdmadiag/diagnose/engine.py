@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from rdmadiag.diagnose.rulebook import Rule, Rulebook
 from rdmadiag.errors import BadFile
-from rdmadiag.evidence.store import Evidence, table_names
+from rdmadiag.evidence.store import MADE_OF, Evidence, table_names
 
 KEYS = ("node", "device", "port", "qpn", "netdev", "bdf", "pid", "peer")
 """Columns that say what a row is about; `explains` joins on those that both sides have."""
@@ -113,8 +113,7 @@ class _Guard:
         if action == _ACTION_READ:
             if first in self._known:
                 self.tables.add(first or "")
-                if first == "signal":  # made of these
-                    self.tables.update(("counter", "device"))
+                self.tables.update(MADE_OF.get(first or "", ()))
             elif (first or "").startswith(("sqlite_", "pragma_")):
                 return self._refuse(f"table {first} may not be read")
             if view in self._known:

@@ -14,7 +14,7 @@ from rdmadiag.errors import BadFile, HostRefused, NotPresent
 from rdmadiag.evidence import assign, children, given, paste
 from rdmadiag.evidence.children import Step, run_source
 from rdmadiag.evidence.row import Gap, Printed, Row, Rows
-from rdmadiag.evidence.store import Evidence, table_names
+from rdmadiag.evidence.store import MADE_OF, Evidence, table_names
 from rdmadiag.host import CapturedHost, Host
 
 __all__ = ["Options", "Timing", "from_paths", "library", "live", "run_source", "tree"]
@@ -201,7 +201,7 @@ def _with_standard_input(reads: list[assign.Read]) -> list[assign.Read]:
 
 def _not_given(evidence: Evidence, modules: Mapping[str, ModuleType], missing: Mapping[str, set[str]]) -> None:
     # With --from, a table that nothing given could fill for a node is a gap; logs by kind, since rules read them by kind.
-    skipped = {"node", "gap", "reading", "log", "expect", "counter_meaning"}
+    skipped = {"node", "gap", "reading", "log", "expect", "counter_meaning", *MADE_OF}
     filled = {name: evidence.nodes_of(name) for name in table_names() if name not in skipped}
     for node, source in evidence.db.execute("SELECT node, source FROM reading WHERE complete").fetchall():
         for table in modules[source].TABLES if source in modules else ():

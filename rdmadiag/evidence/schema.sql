@@ -177,6 +177,21 @@ CREATE TABLE qp (
   origin TEXT                -- where the row was read
 );
 
+-- Queue pairs counted: one row an owner, state and type, so that rules need not go through 100,000 of them. (table qp)
+CREATE TABLE qp_group (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  port INTEGER,              -- port number
+  type TEXT,                 -- as qp.type
+  state TEXT,                -- as qp.state
+  pid INTEGER,               -- owner process id; NULL for a kernel owner
+  comm TEXT,                 -- owner's name
+  qps INTEGER,               -- queue pairs [count]
+  first_qpn INTEGER,         -- lowest QP number
+  last_qpn INTEGER,          -- highest QP number
+  origin TEXT                -- where one of them was read
+);
+
 -- Memory regions. (RES_MR_GET, rdma -d -j res show mr)
 CREATE TABLE mr (
   node TEXT,                 -- node

@@ -14,6 +14,10 @@ from rdmadiag.explain import counters
 SCHEMA_FILE = os.path.join(os.path.dirname(__file__), "schema.sql")
 
 
+MADE_OF = {"signal": ("counter", "device"), "qp_group": ("qp",)}
+"""Tables that `finish` makes of others: who reads one has read those."""
+
+
 class Column(NamedTuple):
     """One documented column."""
 
@@ -168,6 +172,10 @@ class Evidence:
                 JOIN counter_meaning m ON m.counter = c.counter AND m.driver =
                      CASE c.kind WHEN 'counters' THEN 'pma' WHEN 'ethtool' THEN iif(d.driver = 'bnxt_re', 'bnxt_en', 'ethtool')
                                  ELSE d.driver END;
+            DELETE FROM qp_group;
+            INSERT INTO qp_group
+              SELECT node, device, port, type, state, pid, comm, count(*), min(qpn), max(qpn), min(origin)
+                FROM qp GROUP BY node, device, port, type, state, pid, comm;
             CREATE INDEX IF NOT EXISTS signal_name ON signal (name);
             CREATE INDEX IF NOT EXISTS log_rule ON log (rule);
             UPDATE log SET device = (SELECT d.device FROM device d WHERE d.node = log.node AND d.bdf = log.bdf)
