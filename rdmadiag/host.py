@@ -253,11 +253,19 @@ class CapturedHost:
 
     def __init__(self, tree: Tree | FolderTree, name: str = "", seconds: float = 0.0) -> None:
         self.tree, self.name, self.seconds = tree, name, seconds
+        self._folders: dict[str, str] = {}
 
-    def _resolve(self, path: str, depth: int = 0) -> str:
+    def _resolve(self, path: str) -> str:
+        folder, _, name = path.rpartition("/")
+        if name in ("", ".", ".."):
+            return self._walk(path)
+        if folder not in self._folders:  # a tree does not change, and thousands of files share a folder
+            self._folders[folder] = self._walk(folder)
+        return self._walk(f"/{name}", self._folders[folder].rstrip("/"))
+
+    def _walk(self, path: str, done: str = "", depth: int = 0) -> str:
         if depth > _LINKS:
             raise HostRefused(path, "too many links")
-        done = ""
         parts = [part for part in path.split("/") if part and part != "."]
         for number, part in enumerate(parts):
             if part == "..":
@@ -269,7 +277,7 @@ class CapturedHost:
                 raise self._missing(step)
             if isinstance(entry, str):
                 target = entry if entry.startswith("/") else f"{done}/{entry}"
-                return self._resolve("/".join([target, *parts[number + 1 :]]), depth + 1)
+                return self._walk("/".join([target, *parts[number + 1 :]]), "", depth + 1)
             done = step
         return done or "/"
 
@@ -414,8 +422,9 @@ _LINKS = 40
 """Links followed for one path, as the kernel does."""
 
 # A colon ends the path, unless it stands in a PCI address.
-_PATH = r"(/[^:\n]*(?:(?:(?<=[0-9a-f]{4}):(?=[0-9a-f]{2}(?:[:./]|$))|(?<=:[0-9a-f]{2}):(?=[0-9a-f]{2}\.))[^:\n]*)*)"
-_TREE_LINE = re.compile(rf"(?:{_PATH} -> (\S+)|{_PATH}/|{_PATH}:(.*))$")
+_PATH = re.compile(
+    r"/[^:]*(?:(?:(?<=[0-9a-f]{4}):(?=[0-9a-f]{2}(?:[:./]|$))|(?<=:[0-9a-f]{2}):(?=[0-9a-f]{2}\.))[^:]*)*"
+)
 
 
 def parse_tree(text: str) -> tuple[Tree, float]:
@@ -438,14 +447,15 @@ def parse_tree(text: str) -> tuple[Tree, float]:
                 absent.add(rest.strip())
             elif word == "seconds":
                 seconds = _finite(rest, seconds)
-        elif match := _TREE_LINE.match(line):
-            link, target, folder, path, content = match.groups()
-            if link:
-                entries[link] = target
-            elif path:
-                contents.setdefault(path, []).append(content)
-            elif folder:
-                entries.setdefault(folder, None)
+        elif match := _PATH.match(line):
+            path, end = match[0], match.end()
+            link, arrow, target = path.partition(" -> ")
+            if arrow and " " not in target:
+                entries[link] = target + line[end:]
+            elif end < len(line):
+                contents.setdefault(path, []).append(line[end + 1 :])
+            elif path.endswith("/"):
+                entries.setdefault(path[:-1], None)
     for path, lines in contents.items():
         entries[path] = "\n".join(lines).encode(errors="replace")
     return Tree(_canonical(entries), frozenset(absent)), seconds

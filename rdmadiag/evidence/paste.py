@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import io
 import json
 import re
@@ -26,6 +27,8 @@ JSON_BYTES, JSON_VALUES = 64 << 20, 5_000_000
 ROWS_PER_PATTERN = 1000
 """Lines kept of one pattern and text: half the first, half the last."""
 FOLLOWING_LINES = 6
+HEAD_BYTES = 64 << 10
+"""As much of a text as tells what log it is, and whether that begins at boot [bytes]."""
 LOG_CHARACTERS = 4096
 """A longer log line is cut before patterns take it apart."""
 
@@ -59,29 +62,39 @@ class Library:
         self.commands = {name: entry for entry in self.texts for name in entry.text.commands}
         self.programs = {*self.commands, *(name for entry in self.jsons for name in entry.json.commands)}
         self.patterns = list(patterns)
-        self.sign_of = [entry for entry in self.texts if not entry.text.by_line for _ in entry.text.signs]
-        self.line_of = [entry for entry in self.texts if entry.text.by_line for _ in entry.text.signs]
+        whole = [entry for entry in self.texts if not entry.text.by_line]
+        self.log_of = _by_sign(entry for entry in whole if entry.text.log)
+        self.sign_of = _by_sign(entry for entry in whole if not entry.text.log)
+        self.line_of = _by_sign(entry for entry in self.texts if entry.text.by_line)
+        self.first_prompt = len(self.patterns) + len(self.line_of)
         self._cached = cached
         self._compiled: dict[tuple[str, int], re.Pattern[str]] = {}
-        self._signs: Scanner | None = None
-        self._lines: Scanner | None = None
 
-    @property
+    @functools.cached_property
+    def logs(self) -> Scanner:
+        """Signs of logs, which may match every line: apart, for a log is known by its first lines."""
+        return Scanner([sign for sign, _ in self.log_of], once=True, cached=self._cached)
+
+    @functools.cached_property
     def signs(self) -> Scanner:
-        """Signs of tools, each reported once a section."""
-        if self._signs is None:
-            signs = [sign for entry in self.texts if not entry.text.by_line for sign in entry.text.signs]
-            self._signs = Scanner(signs, once=True, cached=self._cached)
-        return self._signs
+        """Signs of other tools, each reported once a section."""
+        return Scanner([sign for sign, _ in self.sign_of], once=True, cached=self._cached)
 
-    @property
+    @functools.cached_property
     def lines(self) -> Scanner:
         """Rules' patterns, then signs of tools parsed line by line, then prompts."""
-        if self._lines is None:
-            patterns = [pattern for *_, pattern in self.patterns]
-            signs = [sign for entry in self.texts if entry.text.by_line for sign in entry.text.signs]
-            self._lines = Scanner([*patterns, *signs, _PROMPT], cached=self._cached)
-        return self._lines
+        patterns = [pattern for *_, pattern in self.patterns]
+        return Scanner([*patterns, *(sign for sign, _ in self.line_of), *_PROMPTS], cached=self._cached)
+
+    def tools(self, data: bytes) -> dict[str, tuple[Known, int]]:
+        """Return the tools whose signs are in a text, by name, with the end of the first sign."""
+        found: dict[str, tuple[Known, int]] = {}
+        first = self.logs.first(data[:HEAD_BYTES]) or (self.logs.first(data) if len(data) > HEAD_BYTES else {})
+        for signs, of in ((self.signs.first(data), self.sign_of), (first, self.log_of)):
+            for index, end in sorted(signs.items()):
+                known = of[index][1]
+                found[known.text.tool] = (known, min(end, found.get(known.text.tool, (known, end))[1]))
+        return found
 
     def groups(self, index: int, text: str) -> dict[str, str]:
         """Return the named groups of a rule's pattern in a line; empty when only Hyperscan saw it."""
@@ -93,8 +106,23 @@ class Library:
         return {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
 
 
-_PROMPT = r"^(\s*(\([^)]{1,40}\) ?)?(\[[^\]]{1,80}\] ?|[A-Za-z0-9_.@~:/+-]{1,80} ?)?[$#%>] ?|\++ )[\w./(]"
+# Lines that log_line.prompt_command may know as prompts.
+_PROMPTS = (
+    r"^[ \t]*(\([\w .-]{1,40}\) ?)?\[[\w.-]{1,64}@[^\]\n]{1,80}\] ?[#$%>] ?\S",
+    r"^[ \t]*(\([\w .-]{1,40}\) ?)?[\w.-]{1,64}@[\w.-]{1,64}(:[^#$%>\n]{0,120})?[#$%>] ?\S",
+    r"^[ \t]*(bash|sh)-[\d.]{1,8}[#$] ?\S",
+    r"^[ \t]*[A-Za-z][\w.-]{0,64}:[\w~/.-]{0,120} ?[#$%>] \S",
+    r"^[ \t]*\+{1,3} [\w./]",
+    r"^[ \t]*[$%] ?[\w./(]",
+    r"^[ \t]*[#>] [a-z./]",
+)
 _PROMPT_HOST = re.compile(r"\s*(?:\([^)]*\) ?)?\[?[\w.-]+@([\w.-]+)")
+
+
+def _by_sign(known: Iterable[Known]) -> list[tuple[str, Known]]:
+    return [(sign, entry) for entry in known for sign in entry.text.signs]
+
+
 _JSON = re.compile(rb"\s*(?:\{|\[\s*[{\]])")
 _JSON_LINE = re.compile(rb"^[ \t]*(?:\[\s*)?\{", re.M)
 _JSON_BLOCKS = 16
@@ -202,10 +230,10 @@ class _Reader:
             data = plain.from_json_log(data)
         elif _JSON.match(data) and (end := self._json(data, 0, 1)):
             data = b"\n" * data.count(b"\n", 0, end) + data[end:]
-        self.head = data[:65536]
+        self.head = data[:HEAD_BYTES]
         hits = self.library.lines.lines(data)
-        prompt = len(self.library.lines.patterns) - 1
-        sections = self._sections(data, [(start, stop) for start, stop, index in hits if index == prompt])
+        prompts = dict.fromkeys((start, stop) for start, stop, index in hits if index >= self.library.first_prompt)
+        sections = self._sections(data, list(prompts))
         numbers = _Numbers(data)
         for section in sections:
             self._section(data, section, numbers)
@@ -260,16 +288,14 @@ class _Reader:
         announced = self.library.commands.get(_program(section.command)) if section.command else None
         if announced is not None and not announced.text.by_line:
             found[announced.text.tool] = (announced, 0)
-        for index, end in sorted(self.library.signs.first(body).items()):
-            known = self.library.sign_of[index]
+        for tool, (known, end) in self.library.tools(body).items():
             if end > read_to or known.text.log:
-                at = min(end, found.get(known.text.tool, (known, end))[1])
-                found[known.text.tool] = (known, at)
+                found.setdefault(tool, (known, end))
         for tool, (known, _) in found.items():
             self.tools[tool] = known.text.log
             if known.text.log == "kernel":
                 whole = "|" not in section.command
-                self.booted = self.booted or (whole and b"Linux version" in body[:65536])
+                self.booted = self.booted or (whole and b"Linux version" in body[:HEAD_BYTES])
         parsed = [(known, at) for known, at in found.values() if known.text.log != "kernel"]
         if parsed:
             self._parse(body, section, number, parsed)
@@ -292,13 +318,12 @@ class _Reader:
     def _wrapped(self, body: bytes, number: int, known_tools: set[str]) -> None:
         # A tool's output that went through a container's log or a launcher: each printer's lines by themselves.
         for (_, host), lines in plain.unwrapped(body).items():
-            signs = self.library.signs.first(b"\n".join(line for _, line in lines))
-            tools = {known.text.tool: known for known in map(self.library.sign_of.__getitem__, sorted(signs))}
+            tools = self.library.tools(b"\n".join(line for _, line in lines))
             texts = [Line(number + index, clean(line)) for index, line in lines] if tools else []
-            for tool, known in tools.items():
-                if tool in known_tools or known.text.log == "kernel":
+            for tool, (known, _) in tools.items():
+                if tool in known_tools or known.text.log:
                     continue
-                self.tools.setdefault(tool, known.text.log)
+                self.tools.setdefault(tool, None)
                 if host:
                     self.hosts[host] = None
                 self.items += [(known.source, host, item) for item in known.text.parse(texts)]
@@ -363,10 +388,9 @@ class _Reader:
     def _matches(
         self, data: bytes, hits: list[tuple[int, int, int]], numbers: _Numbers, sections: list[_Section]
     ) -> None:
-        rules, prompts = len(self.library.patterns), len(self.library.lines.patterns) - 1
+        rules, prompts = len(self.library.patterns), self.library.first_prompt
         first = len(self.parts)
-        tail = 65536
-        self.parts += [_Part(one.host, data[max(one.start, one.stop - tail) : one.stop]) for one in sections]
+        self.parts += [_Part(one.host, data[max(one.start, one.stop - HEAD_BYTES) : one.stop]) for one in sections]
         starts = [section.start for section in sections]
         by_line: dict[str, tuple[Known, dict[int, None]]] = {}
         for start, stop, index in hits:
@@ -374,7 +398,7 @@ class _Reader:
                 part = first + max(0, bisect.bisect_right(starts, start) - 1)
                 self._keep(index, _Hit(numbers.at(start), data[start : min(stop, start + LOG_CHARACTERS)], part))
             elif index < prompts:
-                known = self.library.line_of[index - rules]
+                known = self.library.line_of[index - rules][1]
                 by_line.setdefault(known.text.tool, (known, {}))[1][start] = None
         for known, offsets in by_line.values():
             self._by_line(data, known, list(offsets), numbers, sections)

@@ -21,10 +21,10 @@ class LiveTree(CapturedHost):
     def _missing(self, path):
         return NotPresent(f"{path}: not there")
 
-    def _resolve(self, path, depth=0):
+    def _resolve(self, path):
         if path in self.refused:
             raise HostRefused(path, "not permitted (EACCES)", "run as root")
-        return super()._resolve(path, depth)
+        return super()._resolve(path)
 
     def usable(self, path):
         return self.may_use.get(path)
