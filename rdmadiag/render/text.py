@@ -19,6 +19,7 @@ STYLES = {
 EVIDENCE_ROWS = 3
 RULED_OUT = 12
 ALSO_POSSIBLE = 8
+UNSHOWN = ("origin", "node", "text", "hint", "what", "who", "why")
 
 Line = tuple[str, str, str]  # style, indented first prefix, text
 
@@ -110,12 +111,9 @@ def _verdict(report: Mapping[str, Any]) -> Line:
             else "nothing in it let any rule judge"
         )
         return "unknown", "", f"{names}: UNKNOWN: nothing is proven wrong, but not all could be seen ({why})"
-    unknown = f"; {counts['unknown']} could not judge" if counts["unknown"] else ""
-    return (
-        "fine",
-        "",
-        f"{names}: nothing wrong at {summary['fail_on']} or above in what was seen ({counts['fine'] + counts['wrong']} of {counts['all']} rules judged{unknown})",
-    )
+    judged = f"{counts['fine'] + counts['wrong']} of {counts['all']} rules judged"
+    judged += f"; {counts['unknown']} could not judge" if counts["unknown"] else ""
+    return "fine", "", f"{names}: nothing wrong at {summary['fail_on']} or above in what was seen ({judged})"
 
 
 def _grouped(findings: Iterable[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -133,9 +131,20 @@ def _where(subject: Mapping[str, Any], many: bool) -> str:
     return " ".join(parts)
 
 
-def _message(finding: Mapping[str, Any], many: bool) -> str:
-    node = finding["subject"].get("node")
-    return f"{node}: {finding['message']}" if many and node else str(finding["message"])
+def _messages(group: Sequence[dict[str, Any]], indent: str, many: bool, proof: bool) -> Iterator[Line]:
+    # What the findings of one rule say, said once where several say the same.
+    said: dict[str, list[dict[str, Any]]] = {}
+    for finding in group:
+        said.setdefault(finding["message"], []).append(finding)
+    for message, same in list(said.items())[:EVIDENCE_ROWS]:
+        nodes = ", ".join(dict.fromkeys(str(f["subject"].get("node", "?")) for f in same)) if many else ""
+        yield "", indent, f"{nodes}: {message}" if nodes else message
+        if proof:
+            yield from _proof([row for finding in same for row in finding["evidence"]], indent + "  ")
+    rest = [finding for same in list(said.values())[EVIDENCE_ROWS:] for finding in same]
+    if rest:
+        places = list(dict.fromkeys(_where(finding["subject"], many) for finding in rest))
+        yield "", indent, f"and {len(rest)} more: {_some(places)}"
 
 
 def _symptom(
@@ -147,16 +156,8 @@ def _symptom(
 ) -> Iterator[Line]:
     first = group[0]
     yield first["severity"], f"{first['severity'].upper()}: ", f"{first['title']}  [{first['rule']}]"
-    for finding in group[:EVIDENCE_ROWS]:
-        yield "", "  ", _message(finding, many)
-        yield from _proof(finding, "    ")
-    if len(group) > EVIDENCE_ROWS:
-        yield (
-            "",
-            "  ",
-            f"and {len(group) - EVIDENCE_ROWS} more: {', '.join(_where(f['subject'], many) for f in group[EVIDENCE_ROWS : EVIDENCE_ROWS + 8])}",
-        )
-    causes = [f for f in findings if f["kind"] == "cause" and first["rule"] in f["explains"]]
+    yield from _messages(group, "  ", many, True)
+    causes = _roots([f for f in findings if f["kind"] == "cause" and first["rule"] in f["explains"]], findings)
     if not causes and not first["also_possible"]:
         yield "dim", "  ", "no cause of it is known or can be judged from what was given"
     for cause_group in _grouped(causes):
@@ -173,6 +174,24 @@ def _symptom(
         yield "dim", "  also possible: ", _some(first["also_possible"])
 
 
+def _roots(causes: Sequence[dict[str, Any]], findings: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    # Instead of a confirmed cause that another confirmed one produced, that one: the effect is shown below it.
+    found: dict[int, dict[str, Any]] = {}
+    waiting = list(reversed(causes))
+    seen: set[int] = set()
+    while waiting:
+        cause = waiting.pop()
+        if id(cause) in seen:
+            continue
+        seen.add(id(cause))
+        above = [f for f in findings if f["rule"] in cause["explained_by"] and f["answer"] == "confirmed"]
+        if above:
+            waiting += reversed(above)
+        else:
+            found[id(cause)] = cause
+    return list(found.values())
+
+
 def _some(names: Sequence[str]) -> str:
     more = f" and {len(names) - ALSO_POSSIBLE} more (--format json)" if len(names) > ALSO_POSSIBLE else ""
     return ", ".join(names[:ALSO_POSSIBLE]) + more
@@ -184,6 +203,7 @@ def _cause(
     first = group[0]
     told.update(id(f) for f in group)
     sure = first["answer"] == "confirmed"
+    plain = " " * (len(indent) - len(indent.lstrip()))
     place = (
         f" Lies in the {first['lies_in']}; the node is fine."
         if first["lies_in"] in ("library", "job", "peer") and sure
@@ -194,17 +214,8 @@ def _cause(
         f"{indent}{'CAUSE' if sure else 'unknown cause'}: ",
         f"{first['title']}  [{first['rule']}]{place}",
     )
-    deeper = indent + "  "
-    for finding in group[:EVIDENCE_ROWS]:
-        yield "", deeper, _message(finding, many)
-        if sure:
-            yield from _proof(finding, deeper + "  ")
-    if len(group) > EVIDENCE_ROWS:
-        yield (
-            "",
-            deeper,
-            f"and {len(group) - EVIDENCE_ROWS} more: {', '.join(_where(f['subject'], many) for f in group[EVIDENCE_ROWS : EVIDENCE_ROWS + 8])}",
-        )
+    deeper = plain + "  "
+    yield from _messages(group, deeper, many, sure)
     if not sure and first["settle"]:
         yield "head", f"{deeper}settle it: ", first["settle"]
     for number, step in enumerate(first["fix"] if sure else first["fix"][:1], 1):
@@ -213,17 +224,20 @@ def _cause(
     for effect in _grouped(effects):
         told.update(id(f) for f in effect)
         yield "dim", f"{deeper}which made: ", f"{effect[0]['title']}  [{effect[0]['rule']}]: {effect[0]['message']}"
+    behind = [f for f in findings if f["answer"] == "unknown" and first["rule"] in f["explains"] and id(f) not in told]
+    for unknown in _grouped(behind if sure else ()):
+        yield from _cause(unknown, deeper + "behind it, ", findings, told, many)
 
 
-def _proof(finding: Mapping[str, Any], indent: str) -> Iterator[Line]:
-    for row in finding["evidence"][:EVIDENCE_ROWS]:
+def _proof(rows: Sequence[Mapping[str, Any]], indent: str) -> Iterator[Line]:
+    for row in rows[:EVIDENCE_ROWS]:
         origin = row.get("origin")
         shown = row.get("text") or ", ".join(
-            f"{name} {value}"
-            for name, value in row.items()
-            if name not in ("origin", "node", "text", "hint") and value != ""
+            f"{name} {value}" for name, value in row.items() if name not in UNSHOWN and value != ""
         )
         yield "dim", f"{indent}proof: ", f"{origin}: {shown}" if origin else shown
+    if len(rows) > EVIDENCE_ROWS:
+        yield "dim", f"{indent}proof: ", f"and {len(rows) - EVIDENCE_ROWS} more rows (--format json)"
 
 
 def _gaps(report: Mapping[str, Any]) -> Iterator[Line]:
