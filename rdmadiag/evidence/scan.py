@@ -15,6 +15,8 @@ _VERSION = str(getattr(hyperscan, "__version__", ""))
 MULTILINE = hyperscan.HS_FLAG_MULTILINE
 ONCE = hyperscan.HS_FLAG_SINGLEMATCH
 """Report a pattern once a scan, not at each of its matches."""
+KEPT = 8
+"""Compiled forms kept; each release has its own two or three."""
 LINES_PER_PATTERN = 10_000
 """Lines reported of one pattern and scan."""
 
@@ -25,9 +27,9 @@ class Scanner:
     def __init__(self, patterns: Sequence[str], *, once: bool = False, cached: bool = True) -> None:
         self.patterns = list(patterns)
         self.flags = MULTILINE | (ONCE if once else 0)
-        loaded = self._load() if cached else None
-        self._database: Any = loaded or self._compile()
-        if cached and loaded is None:
+        loaded = self._load() if cached and self.patterns else None
+        self._database: Any = loaded or (self._compile() if self.patterns else None)
+        if cached and self._database and loaded is None:
             self._save()
 
     def _key(self) -> str:
@@ -65,6 +67,7 @@ class Scanner:
             with open(descriptor, "wb") as file:
                 file.write(hashlib.blake2b(content, digest_size=32).digest() + content)
             os.replace(part, path)
+            _remove_old(os.path.dirname(path))
         except (OSError, hyperscan.HyperscanError):
             return  # no home, read-only, or full: the next run compiles again
 
@@ -123,6 +126,12 @@ class Scanner:
         if self.patterns and data:
             self._database.scan(data, match_event_handler=found)
         return sorted({(start, stop, index) for index, lines in enumerate(hits) for start, stop in _ends(lines)})
+
+
+def _remove_old(folder: str) -> None:
+    kept = [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith("patterns-")]
+    for path in sorted(kept, key=os.path.getmtime)[:-KEPT]:
+        os.unlink(path)
 
 
 def _ends(lines: list[tuple[int, int]]) -> list[tuple[int, int]]:
