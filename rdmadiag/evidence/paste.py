@@ -352,6 +352,7 @@ class _Reader:
             return start
         text = body.decode(errors="replace")
         begin = len(text) - len(text.lstrip())
+        number += text.count("\n", 0, begin)
         cut = False
         try:
             value, end = json.JSONDecoder().raw_decode(text, begin)

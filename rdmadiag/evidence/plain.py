@@ -102,7 +102,7 @@ def is_json_log(data: bytes) -> bool:
 
 def from_json_log(data: bytes) -> bytes:
     """Return the lines of such a log as programs printed them, each behind its time, host and program."""
-    return b"\n".join(_json_line(line) for line in data.split(b"\n"))
+    return _plain(b"\n".join(_json_line(line) for line in data.split(b"\n")))
 
 
 def _message(line: bytes) -> tuple[dict[str, str], str] | None:

@@ -23,7 +23,10 @@ def nodes(*reads):
 
 
 def test_the_name_that_was_given_wins():
-    assert nodes(read("a.txt", ["h1", "h2"], node="prefill", items=["h1", "h2", None])) == ({"a.txt": ["prefill"] * 3}, set())
+    assert nodes(read("a.txt", ["h1", "h2"], node="prefill", items=["h1", "h2", None])) == (
+        {"a.txt": ["prefill"] * 3},
+        set(),
+    )
 
 
 def test_the_host_that_a_line_names_is_its_node():
