@@ -75,28 +75,34 @@ def look(
     deadline = begin + budget + window
     left = list(steps)
     skip: set[str] = set()
+    why = _used_up(budget)
     while left and time.monotonic() < deadline:
-        with _Child(left, modules, host, skip, begin + window) as child:
+        try:
+            child = _Child(left, modules, host, skip, begin + window)
+        except OSError as error:
+            why = f"cannot start a process to look with: {error.strerror}"
+            break
+        with child:
             while left:
                 step = left.pop(0)
                 limit = float(getattr(modules[step.source], "SECONDS", SOURCE_SECONDS))
                 wait = limit + (max(0.0, begin + window - time.monotonic()) if step.phase == "last" else 0.0)
-                looked, why = child.receive(step, min(time.monotonic() + wait, deadline))
-                if not why:
+                looked, end = child.receive(step, min(time.monotonic() + wait, deadline))
+                if not end:
                     skip |= _restricted(looked.items)
                     yield looked
                     continue
-                if why == _LATE:
+                if end == _LATE:
                     over = time.monotonic() >= deadline
-                    why = _used_up(budget) if over else f"source {step.source} took longer than {limit:g} s"
+                    end = _used_up(budget) if over else f"source {step.source} took longer than {limit:g} s"
                 left = [
                     other for other in left if other.source != step.source
                 ]  # its second sample would end the same way
-                looked.items.append(_gap(step.source, modules, why))
+                looked.items.append(_gap(step.source, modules, end))
                 yield looked._replace(step=Step(step.source, "last"))
                 break
     for name in dict.fromkeys(step.source for step in left):
-        yield Looked(Step(name, "last"), [_gap(name, modules, _used_up(budget))], 0.0, 0.0)
+        yield Looked(Step(name, "last"), [_gap(name, modules, why)], 0.0, 0.0)
 
 
 _LATE = "late"

@@ -74,7 +74,7 @@ def test_files_of_two_nodes_are_told_apart_by_what_is_not_their_tools_name(separ
         read(f"node-a{separator}dmesg.log", tools=["dmesg"]),
         read(f"dmesg{separator}node-b.txt", tools=["dmesg"]),
     ]
-    assert [names for names in nodes(*reads)[0].values()] == [["node-a"], ["node-b"], ["node-a"], ["node-b"]]
+    assert list(nodes(*reads)[0].values()) == [["node-a"], ["node-b"], ["node-a"], ["node-b"]]
 
 
 def test_folders_are_apart():

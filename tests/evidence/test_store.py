@@ -54,8 +54,14 @@ def test_a_place_is_a_path_of_the_node_or_file_and_line(evidence):
 
 
 def test_many_rows_come_at_once(evidence):
-    evidence.add_item("n", "s", Rows("qp", ("device", "qpn"), (("mlx5_0", n) for n in range(1000)), 1), "qp.json")
-    assert evidence.db.execute("SELECT count(*), min(origin), max(node) FROM qp").fetchone() == (1000, "qp.json:1", "n")
+    evidence.add_item(
+        "n", "s", Rows("resource", ("device", "name"), ((f"mlx5_{n}", "qp") for n in range(1000)), 1), "qp.json"
+    )
+    assert evidence.db.execute("SELECT count(*), min(origin), max(node) FROM resource").fetchone() == (
+        1000,
+        "qp.json:1",
+        "n",
+    )
 
 
 def test_a_column_that_does_not_exist_is_refused(evidence):
