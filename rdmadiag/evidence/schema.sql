@@ -174,8 +174,7 @@ CREATE TABLE qp (
   pdn INTEGER,               -- protection domain
   pid INTEGER,               -- owner process id; NULL for a kernel owner
   comm TEXT,                 -- owner's name; '[name]' for a kernel owner
-  origin TEXT,               -- where the row was read
-  UNIQUE (node, device, qpn)
+  origin TEXT                -- where the row was read
 );
 
 -- Queue pairs counted: one row an owner, state and type, so that rules need not go through 100,000 of them. (table qp)

@@ -6,6 +6,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from rdmadiag.evidence.row import Gap, Row, Rows
@@ -66,6 +67,10 @@ def tables() -> dict[str, Table]:
     return found
 
 
+_LISTED = ("qp", "mr", "cq")
+_QP_GROUP = ("device", "port", "type", "state", "pid", "comm", "qpn")
+
+
 class Evidence:
     """All that is known about the nodes of one run, in one in-memory SQLite database (`db`)."""
 
@@ -77,6 +82,8 @@ class Evidence:
             self.db.execute(f'ALTER TABLE log ADD COLUMN "{column}" TEXT')
         self._columns: dict[str, list[str]] = {}
         self._statements: dict[tuple[str, tuple[str, ...]], str] = {}
+        self._listings: dict[tuple[str, str, Any], str] = {}
+        self._groups: dict[tuple[Any, ...], list[Any]] = {}
         self._previous: dict[tuple[Any, ...], tuple[Any, float]] = {}
         # A counter of a device has no netdev, and to UNIQUE no NULL is like another.
         self.db.execute(f"CREATE UNIQUE INDEX counter_key ON counter ({', '.join(_COUNTER_KEY)})")
@@ -117,6 +124,10 @@ class Evidence:
 
     def add(self, node: str, values: Mapping[str, Any], table: str, origin: str) -> None:
         """Add one row; one of the same key is merged (a known value fills a NULL, the first known value stays)."""
+        if table in _LISTED and not self._listed(node, table, values.get("device"), origin):
+            return
+        if table == "qp":
+            self._count(node, [tuple(values.get(name) for name in _QP_GROUP)], origin)
         row = {"node": node, **values, "origin": origin}
         if "origin" not in self.columns(table):
             del row["origin"]
@@ -132,7 +143,36 @@ class Evidence:
             self.add(node, item.values, item.table, origin)
             return
         names = ("node", *item.columns, "origin")
-        self.db.executemany(self._statement(item.table, names), ((node, *values, origin) for values in item.tuples))
+        tuples: Iterable[Sequence[Any]] = item.tuples
+        if item.table in _LISTED:
+            device = list(item.columns).index("device")
+            tuples = list(tuples)
+            devices = {values[device] for values in tuples}
+            known = {name for name in devices if self._listed(node, item.table, name, origin)}
+            if known != devices:
+                tuples = [values for values in tuples if values[device] in known]
+        if item.table == "qp":
+            self._count(node, map(itemgetter(*map(list(item.columns).index, _QP_GROUP)), tuples), origin)
+        self.db.executemany(self._statement(item.table, names), ((node, *values, origin) for values in tuples))
+
+    def _listed(self, node: str, table: str, device: Any, origin: str) -> bool:
+        # Of a device's objects the first listing counts: the same one as JSON and as text must not count twice.
+        place = origin.rpartition(":")[0] or origin
+        return self._listings.setdefault((table, node, device), place) == place
+
+    def _count(self, node: str, rows: Iterable[tuple[Any, ...]], origin: str) -> None:
+        groups = self._groups
+        for *key, qpn in rows:
+            group = groups.get((node, *key))
+            if group is None:
+                groups[key] = [1, qpn, qpn, origin]
+            else:
+                group[0] += 1
+                if qpn is not None and group[1] is not None:
+                    if qpn < group[1]:
+                        group[1] = qpn
+                    elif qpn > group[2]:
+                        group[2] = qpn
 
     def gap(self, node: str | None, source: str, gap: Gap) -> None:
         """Note what could not be seen."""
@@ -173,9 +213,6 @@ class Evidence:
                      CASE c.kind WHEN 'counters' THEN 'pma' WHEN 'ethtool' THEN iif(d.driver = 'bnxt_re', 'bnxt_en', 'ethtool')
                                  ELSE d.driver END;
             DELETE FROM qp_group;
-            INSERT INTO qp_group
-              SELECT node, device, port, type, state, pid, comm, count(*), min(qpn), max(qpn), min(origin)
-                FROM qp GROUP BY node, device, port, type, state, pid, comm;
             CREATE INDEX IF NOT EXISTS signal_name ON signal (name);
             CREATE INDEX IF NOT EXISTS log_rule ON log (rule);
             UPDATE log SET device = (SELECT d.device FROM device d WHERE d.node = log.node AND d.bdf = log.bdf)
@@ -190,6 +227,10 @@ class Evidence:
             UPDATE completion SET first = 1 WHERE rowid IN
               (SELECT min(rowid) FROM completion WHERE NOT coalesce(flush, 0) GROUP BY node, program);
             """
+        )
+        self.db.executemany(
+            f"INSERT INTO qp_group VALUES ({', '.join('?' * 11)})",
+            [(*key, *group) for key, group in self._groups.items()],
         )
         named: set[str] = set()
         for name in _keys():

@@ -116,11 +116,12 @@ def _hex(value: Any) -> str | None:
 
 def _fit(block: Rows) -> Rows:
     """Make NULL what the tool never prints: a JSON text may hold anything."""
-    columns = [
-        _fit_column(values, kind)
-        for values, (_, _, kind) in zip(zip(*block.tuples, strict=True), _COLUMNS[block.table], strict=False)
-    ]
-    return block._replace(tuples=list(zip(*columns, strict=True)))
+    kinds = [kind for _, _, kind in _COLUMNS[block.table]]
+    columns = list(zip(*block.tuples, strict=True))
+    fitting = [_fit_column(values, kind) for values, kind in zip(columns, kinds, strict=False)]
+    if all(new is old for new, old in zip(fitting, columns, strict=False)):
+        return block
+    return block._replace(tuples=list(zip(*fitting, strict=True)))
 
 
 def _fit_column(values: Sequence[Any], kind: str) -> Sequence[Any]:
