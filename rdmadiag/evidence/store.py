@@ -162,8 +162,9 @@ class Evidence:
 
     def _count(self, node: str, rows: Iterable[tuple[Any, ...]], origin: str) -> None:
         groups = self._groups
-        for *key, qpn in rows:
-            group = groups.get((node, *key))
+        for *owner, qpn in rows:
+            key = (node, *owner)
+            group = groups.get(key)
             if group is None:
                 groups[key] = [1, qpn, qpn, origin]
             else:
