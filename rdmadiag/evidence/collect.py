@@ -201,6 +201,10 @@ def _with_standard_input(reads: list[assign.Read]) -> list[assign.Read]:
 
 def _not_given(evidence: Evidence, modules: Mapping[str, ModuleType], missing: Mapping[str, set[str]]) -> None:
     # With --from, a table that nothing given could fill for a node is a gap; logs by kind, since rules read them by kind.
+    evidence.db.execute(
+        "DELETE FROM gap WHERE kind = 'not_given' AND EXISTS"
+        " (SELECT 1 FROM reading r WHERE r.node = gap.node AND r.source = gap.source AND r.complete)"
+    )  # an excerpt beside the whole of it
     skipped = {"node", "gap", "reading", "log", "expect", "counter_meaning", *MADE_OF}
     filled = {name: evidence.nodes_of(name) for name in table_names() if name not in skipped}
     for node, source in evidence.db.execute("SELECT node, source FROM reading WHERE complete").fetchall():

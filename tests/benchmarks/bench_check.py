@@ -15,6 +15,14 @@ NODE = ROOT / "tests/data/nodes/mlx5-roce-8nic-h100"
 PROGRAM = str(Path(sys.executable).parent / "rdmadiag")
 PEER = [sys.executable, "-c", "import click, sqlite3, json"]
 QPS = 10_000
+CALM = (
+    "audit: type=1400 audit(1764460800.{n}:92): apparmor=\"STATUS\" operation=\"profile_load\" name=\"docker-default\"",
+    "docker0: port {n}(veth1a2b3c4) entered forwarding state",
+    "IPv6: ADDRCONF(NETDEV_CHANGE): veth{n}: link becomes ready",
+    "systemd[1]: Started Session {n} of user operator.",
+    "EXT4-fs (nvme0n1p2): re-mounted. Opts: errors=remount-ro. Quota mode: none. {n}",
+    "perf: interrupt took too long ({n} > 2500), lowering kernel.perf_event_max_sample_rate to 50000",
+)
 LOG_BYTES = 5 << 20
 
 
@@ -28,14 +36,14 @@ def large_node(folder: Path) -> Path:
         for n in range(QPS)
     ]  # fmt: skip
     (node / "rdma-res-qp.json").write_text(json.dumps(qps))
-    log = (node / "dmesg.txt").read_text()
-    lines = log.splitlines()
-    calm = [line for line in lines[1:] if "mlx5" not in line]
-    text, size = [log], len(log)
-    while size < LOG_BYTES:
-        text.append("\n".join(calm))
-        size += len(text[-1]) + 1
-    (node / "dmesg.txt").write_text("\n".join(text))
+    log = (node / "dmesg.txt").read_text().rstrip("\n")
+    last = float(log.splitlines()[-1].partition("[")[2].partition("]")[0])
+    with (node / "dmesg.txt").open("w") as file:
+        size = file.write(log + "\n")
+        number = 0
+        while size < LOG_BYTES:
+            number += 1
+            size += file.write(f"[{last + number / 1000:12.6f}] {CALM[number % len(CALM)].format(n=number)}\n")
     return node
 
 

@@ -316,3 +316,8 @@ def test_more_files_than_are_taken_are_one_gap(tmp_path, monkeypatch):
         (tmp_path / name).write_text("ports:\n")
     evidence, _ = give(tmp_path)
     assert rows(evidence, "SELECT kind FROM gap WHERE source = 'given' AND kind != 'not_given'") == [("truncated",)]
+
+
+def test_an_excerpt_beside_the_whole_is_no_gap(checked: Callable[..., dict[str, Any]]) -> None:
+    report = checked(Path(__file__).parent.parent / "data/nodes/mlx5-roce-8nic-h100")
+    assert "pci" not in {table for gap in report["gaps"] for table in gap["tables"]}
