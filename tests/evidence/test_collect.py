@@ -3,7 +3,10 @@
 import io
 import tarfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
