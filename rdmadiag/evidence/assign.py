@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -53,13 +54,25 @@ def assign(reads: Sequence[Read]) -> Iterator[tuple[str, str, str, Item]]:
     for read in reads:
         groups.setdefault(read.group, []).append(read)
     for group in groups.values():
-        hosts = list(dict.fromkeys(host for read in group for host in read.hosts))
+        about = _Group(
+            list(dict.fromkeys(host for read in group for host in read.hosts)),
+            len(group) == 1,
+            max(Counter(tool for read in group for tool in set(read.tools)).values(), default=0) > 1,
+        )
         for read in group:
-            yield from _assign_one(read, group, hosts)
+            yield from _assign_one(read, about)
 
 
-def _assign_one(read: Read, group: Sequence[Read], hosts: list[str]) -> Iterator[tuple[str, str, str, Item]]:
-    nodes, assumed = ([read.node], False) if read.node else _nodes_of(read, group, hosts)
+class _Group(NamedTuple):
+    """Texts of one folder: the hosts that they name, whether it is one text, whether two come from one tool."""
+
+    hosts: list[str]
+    alone: bool
+    twins: bool
+
+
+def _assign_one(read: Read, group: _Group) -> Iterator[tuple[str, str, str, Item]]:
+    nodes, assumed = ([read.node], False) if read.node else _nodes_of(read, group)
     for source, host, item in read.items:
         for node in [host] if host and not read.node else nodes:
             yield node, source, read.path, item
@@ -68,21 +81,20 @@ def _assign_one(read: Read, group: Sequence[Read], hosts: list[str]) -> Iterator
         yield nodes[0], "text", read.path, Gap(("node",), reason, "assumed", "name it: --from NODE=PATH", read.path)
 
 
-def _nodes_of(read: Read, group: Sequence[Read], hosts: list[str]) -> tuple[list[str], bool]:
+def _nodes_of(read: Read, group: _Group) -> tuple[list[str], bool]:
     if len(read.hosts) == 1:
         return list(read.hosts), False
     name = os.path.basename(read.path).lower()
-    named = [host for host in hosts if host.lower() in name]
+    named = [host for host in group.hosts if host.lower() in name]
     if len(named) == 1:
         return named, False
-    if len(hosts) == 1:
-        return hosts, len(group) > 1
-    if hosts and len(hosts) <= NODES_ASSUMED:
-        return hosts, True
-    if any(other is not read and set(other.tools) & set(read.tools) for other in group for read in group):
+    if len(group.hosts) == 1:
+        return group.hosts, not group.alone
+    if group.hosts and len(group.hosts) <= NODES_ASSUMED:
+        return group.hosts, True
+    if group.twins:
         return [_own_part(read) or _stem(read.path)], True
-    alone = len(group) == 1
-    return [_stem(read.path) if alone else _folder(read.group)], not alone
+    return [_stem(read.path) if group.alone else _folder(read.group)], not group.alone
 
 
 def _own_part(read: Read) -> str:

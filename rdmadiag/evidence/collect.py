@@ -148,6 +148,11 @@ def from_paths(
                 evidence.gap(None, "given", Gap(("reading",), part.reason, part.kind, "", part.path))
             elif isinstance(part, given.GivenTree):
                 trees.append(part)
+            elif time.monotonic() > deadline:
+                part.stream.close()
+                reason = "was not read to its end in time"
+                evidence.gap(None, "given", Gap(("reading",), reason, "truncated", "raise --budget", spec))
+                break
             else:
                 progress(part.path)
                 reads += _read(evidence, texts, part, deadline, options.since, given.split(spec)[1])

@@ -8,7 +8,7 @@ import io
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rdmadiag.errors import BadFile
 from rdmadiag.evidence import log_line, plain
@@ -27,6 +27,8 @@ JSON_BYTES, JSON_VALUES = 64 << 20, 5_000_000
 ROWS_PER_PATTERN = 1000
 """Lines kept of one pattern and text: half the first, half the last."""
 FOLLOWING_LINES = 6
+STARTS, LATER_STARTS = 5000, 20
+"""Lines that a parser by line gets of one piece of a text, at most; and of each further piece when it had those."""
 HEAD_BYTES = 64 << 10
 """As much of a text as tells what log it is, and whether that begins at boot [bytes]."""
 LOG_CHARACTERS = 4096
@@ -183,6 +185,7 @@ class _Reader:
         self.host: str | None = None
         self.tools: dict[str, str | None] = {}  # with the kind of log that each is
         self.hits: dict[int, list[_Hit]] = {}
+        self.starts: dict[str, int] = {}  # lines that parsers by line had
         self.parts: list[_Part] = []
         self.lines = 0
         self.open = 0  # the part that goes on to the end of the text, and those after it
@@ -413,8 +416,11 @@ class _Reader:
     def _by_line(
         self, data: bytes, known: Known, starts: list[int], numbers: _Numbers, sections: list[_Section]
     ) -> None:
-        self.tools.setdefault(known.text.tool, known.text.log)
-        lines = _windows(data, starts, numbers)
+        tool = known.text.tool
+        self.tools.setdefault(tool, known.text.log)
+        most = STARTS if self.starts.get(tool, 0) < STARTS else LATER_STARTS
+        self.starts[tool] = self.starts.get(tool, 0) + len(starts)
+        lines = _windows(data, _both_ends(starts, most), numbers)
         texts = {line.number: line.text for line in lines}
         bounds = [numbers.at(section.start) for section in sections]
         for item in known.text.parse(lines):
@@ -437,7 +443,7 @@ class _Reader:
     def finish(self) -> None:
         """Make the rows of log lines, whose age counts from the end of their log, and note what was read."""
         ends: dict[int, dict[str | None, float]] = {}
-        kept = [(hit, index) for index, hits in self.hits.items() for hit in _both_ends(hits)]
+        kept = [(hit, index) for index, hits in self.hits.items() for hit in _both_ends(hits, ROWS_PER_PATTERN)]
         self.host = None
         for hit, index in sorted(kept, key=lambda pair: pair[0].number):
             if hit.part not in ends:
@@ -514,10 +520,11 @@ def _is_log(head: bytes) -> bool:
     return any(log_line.split_prefix(clean(line)).seconds is not None for line in lines)
 
 
-def _both_ends(hits: list[_Hit]) -> list[_Hit]:
-    if len(hits) <= ROWS_PER_PATTERN:
-        return hits
-    return hits[: ROWS_PER_PATTERN // 2] + hits[-ROWS_PER_PATTERN // 2 :]
+_T = TypeVar("_T")
+
+
+def _both_ends(hits: list[_T], most: int) -> list[_T]:
+    return hits if len(hits) <= most else hits[: most // 2] + hits[-most // 2 :]
 
 
 def _windows(data: bytes, starts: list[int], numbers: _Numbers) -> list[Line]:
