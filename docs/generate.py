@@ -14,7 +14,12 @@ DOCS = Path(__file__).parent
 def rules_page() -> str:
     """Return the page of all rules, by layer."""
     book = rulebook.load()
-    lines = ["# Rules", "", f"{len(book)} rules, generated from `rules/` by `make docs`; `rdmadiag rules show ID` prints one whole.", ""]
+    lines = [
+        "# Rules",
+        "",
+        f"{len(book)} rules, generated from `rules/` by `make docs`; `rdmadiag rules show ID` prints one whole.",
+        "",
+    ]
     layers: dict[str, list[rulebook.Rule]] = {}
     for rule in book:
         layers.setdefault(rule.layer, []).append(rule)
@@ -28,9 +33,21 @@ def rules_page() -> str:
 
 def tables_page() -> str:
     """Return the page of all evidence tables."""
-    lines = ["# Evidence tables", "", "Generated from `rdmadiag/evidence/schema.sql` by `make docs`; `rdmadiag tables` prints the same.", ""]
+    lines = [
+        "# Evidence tables",
+        "",
+        "Generated from `rdmadiag/evidence/schema.sql` by `make docs`; `rdmadiag tables` prints the same.",
+        "",
+    ]
     for table in store.tables().values():
-        lines += [f"## {table.name}{' (view)' if table.view else ''}", "", table.meaning, "", "| column | type | meaning, unit, source |", "|---|---|---|"]
+        lines += [
+            f"## {table.name}{' (view)' if table.view else ''}",
+            "",
+            table.meaning,
+            "",
+            "| column | type | meaning, unit, source |",
+            "|---|---|---|",
+        ]
         lines += [f"| `{c.name}` | {c.type} | {c.meaning.replace('|', chr(92) + '|')} |" for c in table.columns]
         lines.append("")
     return "\n".join(lines)

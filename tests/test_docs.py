@@ -39,15 +39,30 @@ def blocks() -> list[Shown]:
 def matches(shown: list[str], printed: list[str]) -> bool:
     """Tell whether printed lines are those shown, `...` standing for any number of lines, `…` for the rest of a line."""
     pattern = "".join(
-        r"(?:.*\n)*?" if line.strip() == "..." else "(?:" + ".*".join(map(re.escape, line.rstrip().split("…"))) + r")[ ]*\n" for line in shown
+        r"(?:.*\n)*?"
+        if line.strip() == "..."
+        else "(?:" + ".*".join(map(re.escape, line.rstrip().split("…"))) + r")[ ]*\n"
+        for line in shown
     )
     return re.fullmatch(pattern, "".join(f"{line}\n" for line in printed)) is not None
 
 
-@pytest.mark.parametrize("shown", [b for b in blocks() if not b.command.startswith(("make ", "sudo ", "git ", "kubectl ", "pip "))], ids=lambda b: f"{b.page}: {b.command[:60]}")
+@pytest.mark.parametrize(
+    "shown",
+    [b for b in blocks() if not b.command.startswith(("make ", "sudo ", "git ", "kubectl ", "pip "))],
+    ids=lambda b: f"{b.page}: {b.command[:60]}",
+)
 def test_a_console_block_prints_what_it_shows(shown: Shown) -> None:
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100"}
-    result = subprocess.run(["bash", "-c", shown.command], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    result = subprocess.run(
+        ["bash", "-c", shown.command],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     printed = (result.stdout + result.stderr).rstrip("\n").split("\n")
     assert matches(shown.output, printed) or shown.output == [], "\n".join(["printed:", *printed])
 
@@ -57,7 +72,9 @@ def test_the_pages_have_console_blocks() -> None:
 
 
 def test_nothing_in_the_repository_names_the_machine_it_was_made_on() -> None:
-    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\0")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    ).stdout.split("\0")
     home = str(ROOT.parent) + "/"
     found = []
     for name in filter(None, listed):
@@ -68,5 +85,12 @@ def test_nothing_in_the_repository_names_the_machine_it_was_made_on() -> None:
 
 
 def test_generated_pages_are_up_to_date() -> None:
-    result = subprocess.run([sys.executable, "docs/generate.py", "--check"], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(
+        [sys.executable, "docs/generate.py", "--check"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
     assert result.returncode == 0, result.stderr

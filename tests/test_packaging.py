@@ -16,7 +16,9 @@ ROOT = Path(__file__).parent.parent
 
 def rules_listed(folder: Path, environment: dict[str, str]) -> int:
     command = [sys.executable, "-m", "rdmadiag", "rules", "list"]
-    result = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=True)
+    result = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=True
+    )
     return len(result.stdout.splitlines())
 
 
@@ -28,7 +30,18 @@ def test_a_wheel_carries_rules_and_schemas_and_runs(tmp_path: Path) -> None:
         shutil.copy(ROOT / name, source)
     for name in ("rdmadiag", "rules", "scenarios"):
         shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
-    build = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(tmp_path), str(source)]
+    build = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path),
+        str(source),
+    ]
     subprocess.run(build, capture_output=True, text=True, timeout=300, check=True)
     (wheel,) = tmp_path.glob("*.whl")
     unpacked = tmp_path / "unpacked"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -37,7 +36,16 @@ def check_row(item: Any) -> None:
     assert isinstance(item, (Row, Rows, Gap)), item
     if isinstance(item, Gap):
         assert item.tables and set(item.tables) <= set(TABLES), item
-        assert item.kind in {"not_given", "not_permitted", "unreadable", "timeout", "crash", "truncated", "restricted", "assumed"}
+        assert item.kind in {
+            "not_given",
+            "not_permitted",
+            "unreadable",
+            "timeout",
+            "crash",
+            "truncated",
+            "restricted",
+            "assumed",
+        }
         return
     columns = {column.name: column.type for column in TABLES[item.table].columns}
     rows = [item.values] if isinstance(item, Row) else [dict(zip(item.columns, t, strict=True)) for t in item.tuples]
@@ -78,13 +86,58 @@ def test_signs_of_a_text_are_patterns_that_can_be_compiled(text: Text) -> None:
 
 
 WORDS = st.sampled_from(
-    "mlx5_0 port state ACTIVE 0x81 status 12 GID fe80:: : 1 -1 [ ] { } \t - = 99999999999999999999 LnkSta Width x16 mtu link lqpn"
-    " pid comm QP error \x00 \x1b[31m \u20ac / 0000:18:00.0 rate 400 Gb/sec (4X NDR) memlock unlimited NAME=value".split(" ")
+    [
+        "mlx5_0",
+        "port",
+        "state",
+        "ACTIVE",
+        "0x81",
+        "status",
+        "12",
+        "GID",
+        "fe80::",
+        ":",
+        "1",
+        "-1",
+        "[",
+        "]",
+        "{",
+        "}",
+        "\t",
+        "-",
+        "=",
+        "99999999999999999999",
+        "LnkSta",
+        "Width",
+        "x16",
+        "mtu",
+        "link",
+        "lqpn",
+        "pid",
+        "comm",
+        "QP",
+        "error",
+        "\x00",
+        "\x1b[31m",
+        "€",
+        "/",
+        "0000:18:00.0",
+        "rate",
+        "400",
+        "Gb/sec",
+        "(4X",
+        "NDR)",
+        "memlock",
+        "unlimited",
+        "NAME=value",
+    ]
 )
 
 
 @pytest.mark.parametrize("text", [text for _, text in TEXTS if isinstance(text, Text)], ids=lambda text: text.tool)
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(lines=st.lists(st.one_of(st.text(max_size=60), st.lists(WORDS, max_size=10).map(" ".join)), max_size=12))
 def test_a_parser_survives_any_lines(text: Text, lines: list[str]) -> None:
     for item in text.parse([Line(number, line.replace("\n", " ")) for number, line in enumerate(lines, 1)]):
@@ -92,7 +145,9 @@ def test_a_parser_survives_any_lines(text: Text, lines: list[str]) -> None:
 
 
 JSON_VALUES: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8), lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3), max_leaves=6
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=6,
 )
 
 
@@ -154,5 +209,3 @@ def test_setup_cfg_names_every_package() -> None:
     named = set(config["options"]["packages"].split())
     found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "rdmadiag").rglob("__init__.py")}
     assert named == found | {"rdmadiag.rules", "rdmadiag.scenarios"}
-
-

@@ -38,7 +38,9 @@ def outcome(folder: Path, report: dict[str, Any]) -> Outcome:
     places = [n for n, f in enumerate(causes[:3], 1) if f["rule"] in roots["rules"]]
     answer = causes[places[0] - 1]["answer"] if places else "missed"
     allowed = {*roots["rules"], *roots.get("also_true", [])}
-    wrong = [f["rule"] for f in causes if f["answer"] == "confirmed" and f["severity"] in LOUD and f["rule"] not in allowed]
+    wrong = [
+        f["rule"] for f in causes if f["answer"] == "confirmed" and f["severity"] in LOUD and f["rule"] not in allowed
+    ]
     return Outcome(folder.name, places[0] if places else 0, answer, wrong, first)
 
 

@@ -196,14 +196,12 @@ def _shorten(text: str) -> str:
 def check(book: Rulebook, rules: Iterable[Rule]) -> None:
     """Check what spans rules and what only SQLite and the pattern compiler know. Raises BadFile with the place."""
     from rdmadiag.diagnose import engine
-    from rdmadiag.evidence.scan import pattern_problem
     from rdmadiag.evidence.store import Evidence
 
     evidence = Evidence(extra_log_columns=extra_log_columns(book))
+    rules = list(rules)
+    _check_patterns(rules)
     for rule in rules:
-        for number, pattern in enumerate(rule.patterns):
-            if (problem := pattern_problem(pattern)) is not None:
-                raise BadFile(rule.path, f"/patterns/{number}", problem)
         for number, name in enumerate(rule.explains):
             if name not in book:
                 raise BadFile(rule.path, f"/explains/{number}", f"no rule {name!r}")
@@ -221,6 +219,23 @@ def check(book: Rulebook, rules: Iterable[Rule]) -> None:
                 if name not in columns:
                     raise BadFile(rule.path, f"/fix/{number}", f"{{{name}}} is not a column of the query")
         _check_cycle(book, rule)
+
+
+def _check_patterns(rules: Sequence[Rule]) -> None:
+    # All at once is quick; one by one only to find which one is wrong.
+    from rdmadiag.errors import BadInput
+    from rdmadiag.evidence.scan import Scanner, pattern_problem
+
+    patterns = [(rule, number, pattern) for rule in rules for number, pattern in enumerate(rule.patterns)]
+    try:
+        for *_, pattern in patterns:
+            re.compile(pattern)
+        Scanner([pattern for *_, pattern in patterns], cached=False)
+    except (re.error, BadInput):
+        for rule, number, pattern in patterns:
+            if (problem := pattern_problem(pattern)) is not None:
+                raise BadFile(rule.path, f"/patterns/{number}", problem) from None
+        raise
 
 
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -56,22 +56,28 @@ def decode(*words: str) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "name": f"timeout {code}",
         "number": code,
-        "meaning": "waits for ever: a lost ACK is never noticed" if wait is None
+        "meaning": "waits for ever: a lost ACK is never noticed"
+        if wait is None
         else f"{span(wait)} for one try (4.096 us x 2^{code}); the device may take up to {span(4 * wait)}",
         "side": "the requester waits",
         "timeout_seconds": wait,
         "retry_cnt": retry[0],
-        "gives_up": "never" if wait is None else f"after {span(tries * wait)} to {span(4 * tries * wait)}: "
-                                                 f"{tries} tries, then RETRY_EXC_ERR (12)",
+        "gives_up": "never"
+        if wait is None
+        else f"after {span(tries * wait)} to {span(4 * tries * wait)}: {tries} tries, then RETRY_EXC_ERR (12)",
         "gives_up_seconds": None if wait is None else [tries * wait, 4 * tries * wait],
-        "next": ["choose it so that the last figure is below the application's own deadline",
-                 "too short and a busy switch or a link flap kills QPs; too long and a dead peer holds the job"],
+        "next": [
+            "choose it so that the last figure is below the application's own deadline",
+            "too short and a busy switch or a link flap kills QPs; too long and a dead peer holds the job",
+        ],
     }
     if time is not None:
         answer["read_as"] = f"time {span(time)}: code {code} is the nearest"
     answer["notes"] = list(_NOTES)
-    answer["sources"] = ["IBA vol 1, 9.7.6.1.3 (local ACK timeout)",
-                         "kernel drivers/infiniband/sw/rxe/rxe_qp.c, rxe_comp.c",
-                         "NVIDIA: Adaptive Retransmission Parameters Control (ROCE_ACCL)",
-                         "measured: github.com/unionxic/rdma-fault-characterization"]
+    answer["sources"] = [
+        "IBA vol 1, 9.7.6.1.3 (local ACK timeout)",
+        "kernel drivers/infiniband/sw/rxe/rxe_qp.c, rxe_comp.c",
+        "NVIDIA: Adaptive Retransmission Parameters Control (ROCE_ACCL)",
+        "measured: github.com/unionxic/rdma-fault-characterization",
+    ]
     return answer

@@ -9,8 +9,14 @@ from rdmadiag.explain import counters
 from rdmadiag.explain._words import refuse
 
 HELP = "counter by the kernel's name or by its signal: NAME [driver]"
-EXAMPLES = (("out_of_buffer",), ("rx_prio3_pause",), ("link_downed",), ("transport_retries_exceeded",),
-            ("vport_out_of_sequence",), ("rcvd_rnr_err", "rxe"))
+EXAMPLES = (
+    ("out_of_buffer",),
+    ("rx_prio3_pause",),
+    ("link_downed",),
+    ("transport_retries_exceeded",),
+    ("vport_out_of_sequence",),
+    ("rcvd_rnr_err", "rxe"),
+)
 
 _PORT = "/sys/class/infiniband/<device>/ports/<port>"
 _FILES = {"pma": f"{_PORT}/counters/", "ethtool": "ethtool -S <netdev>: ", "bnxt_en": "ethtool -S <netdev>: "}
@@ -30,8 +36,17 @@ def _width(row: counters.Row) -> str:
 
 
 def _where(row: counters.Row, name: str) -> dict[str, Any]:
-    return {"driver": row[0], "counter": name, "file": _file(row[0], name), "side": row[3], "bits": row[4],
-            "kind": row[7], "terminal": bool(row[5]), "benign": bool(row[6]), "width": _width(row)}
+    return {
+        "driver": row[0],
+        "counter": name,
+        "file": _file(row[0], name),
+        "side": row[3],
+        "bits": row[4],
+        "kind": row[7],
+        "terminal": bool(row[5]),
+        "benign": bool(row[6]),
+        "width": _width(row),
+    }
 
 
 def _verdict(row: counters.Row) -> str:
@@ -46,8 +61,12 @@ def _refused(name: str, drivers: list[str], elsewhere: list[str]) -> BadInput:
     from difflib import get_close_matches
 
     near = get_close_matches(name[:80], {row[1] for row in counters.COUNTERS} | counters.MEANINGS.keys(), 5, 0.5)
-    return refuse("counter", name, f"a kernel counter name or a signal; nearest: {', '.join(near) or 'none'}"
-                                   " (rdmadiag explain counters DRIVER lists all)")
+    return refuse(
+        "counter",
+        name,
+        f"a kernel counter name or a signal; nearest: {', '.join(near) or 'none'}"
+        " (rdmadiag explain counters DRIVER lists all)",
+    )
 
 
 def decode(*words: str) -> dict[str, Any]:
@@ -80,17 +99,19 @@ def decode(*words: str) -> dict[str, Any]:
         "verdict": _verdict(first),
         "how_to_read": reading,
         "next": ["compare two readings over a known window; a sum since boot is weak evidence"]
-        if first[7] != "gauge" else ["read it now: it has no meaning as a difference"],
+        if first[7] != "gauge"
+        else ["read it now: it has no meaning as a difference"],
         "where": [_where(row, row[1] if by_signal else row[1].replace("{N}", str(value))) for row in rows],
-        "also_spelled": [f"{row[0]}: {row[1]}" for row in counters.COUNTERS
-                         if row[2] == first[2] and row not in rows],
+        "also_spelled": [f"{row[0]}: {row[1]}" for row in counters.COUNTERS if row[2] == first[2] and row not in rows],
     }
     if is_priority:
         answer["priority"] = value
     others = sorted({row[2] for row in rows} - {first[2]})
     if others:
         answer["other_signals"] = {signal: counters.MEANINGS[signal][1] for signal in others}
-    answer["sources"] = ["kernel drivers/infiniband (sysfs.c and each driver's hw_counters table)",
-                         "kernel Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
-                         "IBA vol 1, 16.1.3.5 (PortCounters saturate)"]
+    answer["sources"] = [
+        "kernel drivers/infiniband (sysfs.c and each driver's hw_counters table)",
+        "kernel Documentation/networking/device_drivers/ethernet/mellanox/mlx5/counters.rst",
+        "IBA vol 1, 16.1.3.5 (PortCounters saturate)",
+    ]
     return answer

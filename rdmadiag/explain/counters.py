@@ -19,8 +19,19 @@ from rdmadiag.explain._meanings import MEANINGS
 HELP = "all counters of one driver, or the drivers when none is named"
 EXAMPLES = (("rxe",), ("mlx5",), ())
 
-__all__ = ["BY_NAME", "COUNTERS", "DRIVERS", "EXAMPLES", "HELP", "MEANINGS", "Row", "decode", "ethtool_signal",
-           "expanded", "template"]
+__all__ = [
+    "BY_NAME",
+    "COUNTERS",
+    "DRIVERS",
+    "EXAMPLES",
+    "HELP",
+    "MEANINGS",
+    "Row",
+    "decode",
+    "ethtool_signal",
+    "expanded",
+    "template",
+]
 
 Row = tuple[str, str, str, str, int, int, int, str]
 """driver, counter, signal, side, bits, terminal, benign, kind.
@@ -126,9 +137,11 @@ _RXE: tuple[_Short, ...] = (
     ("rdma_recvs", "sends_received", "responder", 0, 1),
 )
 _BNXT_LEVELS: tuple[_Short, ...] = (
-    *[(f"{part}_{thing}", f"{part}_{thing}", "both", 0, 1)
-      for part in ("active", "watermark")
-      for thing in ("pds", "ahs", "qps", "rc_qps", "ud_qps", "srqs", "cqs", "mrs", "mws")],
+    *[
+        (f"{part}_{thing}", f"{part}_{thing}", "both", 0, 1)
+        for part in ("active", "watermark")
+        for thing in ("pds", "ahs", "qps", "rc_qps", "ud_qps", "srqs", "cqs", "mrs", "mws")
+    ],
     ("db_fifo_register", "doorbell_fifo_level", "both", 0, 1),
 )
 _BNXT: tuple[_Short, ...] = (
@@ -445,12 +458,21 @@ _BNXT_EN: tuple[_Short, ...] = (
 _VPORT = tuple([("vport_" + row[0], *row[1:]) for row in _MLX5_Q])  # switchdev: another vport's q-counters
 
 COUNTERS: tuple[Row, ...] = (
-    *_rows("mlx5", 32, "wraps", _MLX5_Q), *_rows("mlx5", 32, "wraps", _VPORT), *_rows("mlx5", 64, "wraps", _MLX5_WIDE),
-    *_rows("mlx4", 32, "wraps", _MLX4), *_rows("rxe", 64, "wraps", _RXE),
-    *_rows("bnxt_re", 64, "gauge", _BNXT_LEVELS), *_rows("bnxt_re", 64, "wraps", _BNXT),
-    *_rows("irdma", 64, "wraps", _IRDMA), *_rows("efa", 64, "wraps", _EFA), *_rows("hns", 64, "wraps", _HNS),
-    *_rows("erdma", 64, "wraps", _ERDMA), *_PMA, *_rows("ethtool", 64, "wraps", _ETHTOOL),
-    *_rows("ethtool", 64, "gauge", _ETHTOOL_LEVELS), *_rows("bnxt_en", 64, "wraps", _BNXT_EN),
+    *_rows("mlx5", 32, "wraps", _MLX5_Q),
+    *_rows("mlx5", 32, "wraps", _VPORT),
+    *_rows("mlx5", 64, "wraps", _MLX5_WIDE),
+    *_rows("mlx4", 32, "wraps", _MLX4),
+    *_rows("rxe", 64, "wraps", _RXE),
+    *_rows("bnxt_re", 64, "gauge", _BNXT_LEVELS),
+    *_rows("bnxt_re", 64, "wraps", _BNXT),
+    *_rows("irdma", 64, "wraps", _IRDMA),
+    *_rows("efa", 64, "wraps", _EFA),
+    *_rows("hns", 64, "wraps", _HNS),
+    *_rows("erdma", 64, "wraps", _ERDMA),
+    *_PMA,
+    *_rows("ethtool", 64, "wraps", _ETHTOOL),
+    *_rows("ethtool", 64, "gauge", _ETHTOOL_LEVELS),
+    *_rows("bnxt_en", 64, "wraps", _BNXT_EN),
 )
 """Every known counter; (driver, counter) is unique."""
 
@@ -458,7 +480,6 @@ BY_NAME: dict[tuple[str, str], Row] = {(row[0], row[1]): row for row in COUNTERS
 """Row by (driver, counter)."""
 
 DRIVERS = ("mlx5", "mlx4", "rxe", "bnxt_re", "irdma", "efa", "hns", "erdma", "pma", "ethtool", "bnxt_en")
-
 
 
 def expanded() -> list[Row]:
@@ -505,7 +526,9 @@ def decode(*words: str) -> dict[str, Any]:
     """List a driver's counters, or the drivers. Raises BadInput, listing the drivers, for an unknown one."""
     if not words:
         return {
-            "name": "counters", "number": len(COUNTERS), "meaning": "counters that are known, by driver",
+            "name": "counters",
+            "number": len(COUNTERS),
+            "meaning": "counters that are known, by driver",
             "drivers": {driver: sum(row[0] == driver for row in COUNTERS) for driver in DRIVERS},
             "next": ["rdmadiag explain counters DRIVER", "rdmadiag explain counter NAME"],
             "sources": ["kernel drivers/infiniband (hw_counters tables)"],
@@ -518,9 +541,21 @@ def decode(*words: str) -> dict[str, Any]:
         raise error
     rows = [row for row in COUNTERS if row[0] == driver]
     return {
-        "name": driver, "number": len(rows), "meaning": f"counters of {driver}",
-        "counters": [{"counter": row[1], "signal": row[2], "side": row[3], "bits": row[4], "terminal": bool(row[5]),
-                      "benign": bool(row[6]), "kind": row[7]} for row in rows],
+        "name": driver,
+        "number": len(rows),
+        "meaning": f"counters of {driver}",
+        "counters": [
+            {
+                "counter": row[1],
+                "signal": row[2],
+                "side": row[3],
+                "bits": row[4],
+                "terminal": bool(row[5]),
+                "benign": bool(row[6]),
+                "kind": row[7],
+            }
+            for row in rows
+        ],
         "next": ["rdmadiag explain counter NAME"],
         "sources": ["kernel drivers/infiniband (hw_counters tables)"],
     }

@@ -23,13 +23,41 @@ EXAMPLES = (
     ("00000030:", "00", "00", "00", "00", "93", "00", "81", "15", "0a", "00", "1c", "af", "00", "00", "d1", "d3"),
 )
 
-CQE_OPCODES = {0: "REQ", 1: "RESP_WR_IMM", 2: "RESP_SEND", 3: "RESP_SEND_IMM", 4: "RESP_SEND_INV", 5: "RESIZE_CQ",
-               6: "NO_PACKET", 12: "SIG_ERR", 13: "REQ_ERR", 14: "RESP_ERR", 15: "INVALID"}
-WQE_OPCODES = {0x00: "NOP", 0x01: "SEND_INVAL", 0x08: "RDMA_WRITE", 0x09: "RDMA_WRITE_IMM", 0x0A: "SEND",
-               0x0B: "SEND_IMM", 0x0E: "TSO", 0x10: "RDMA_READ", 0x11: "ATOMIC_CS", 0x12: "ATOMIC_FA",
-               0x14: "ATOMIC_MASKED_CS", 0x15: "ATOMIC_MASKED_FA", 0x19: "FMR", 0x1B: "LOCAL_INVAL",
-               0x1F: "CONFIG_CMD", 0x20: "SET_PSV", 0x25: "UMR", 0x28: "TAG_MATCHING", 0x2C: "FLOW_TBL_ACCESS",
-               0x2F: "MMO"}
+CQE_OPCODES = {
+    0: "REQ",
+    1: "RESP_WR_IMM",
+    2: "RESP_SEND",
+    3: "RESP_SEND_IMM",
+    4: "RESP_SEND_INV",
+    5: "RESIZE_CQ",
+    6: "NO_PACKET",
+    12: "SIG_ERR",
+    13: "REQ_ERR",
+    14: "RESP_ERR",
+    15: "INVALID",
+}
+WQE_OPCODES = {
+    0x00: "NOP",
+    0x01: "SEND_INVAL",
+    0x08: "RDMA_WRITE",
+    0x09: "RDMA_WRITE_IMM",
+    0x0A: "SEND",
+    0x0B: "SEND_IMM",
+    0x0E: "TSO",
+    0x10: "RDMA_READ",
+    0x11: "ATOMIC_CS",
+    0x12: "ATOMIC_FA",
+    0x14: "ATOMIC_MASKED_CS",
+    0x15: "ATOMIC_MASKED_FA",
+    0x19: "FMR",
+    0x1B: "LOCAL_INVAL",
+    0x1F: "CONFIG_CMD",
+    0x20: "SET_PSV",
+    0x25: "UMR",
+    0x28: "TAG_MATCHING",
+    0x2C: "FLOW_TBL_ACCESS",
+    0x2F: "MMO",
+}
 _REQ_ERR, _RESP_ERR = 13, 14
 _SIZE, _ROW = 64, 16
 
@@ -120,8 +148,12 @@ def parse(text: str) -> list[dict[str, Any]]:
 
 def _told(values: dict[str, Any]) -> dict[str, Any]:
     status = wc_status.lookup(values["wc_status"]) if values["wc_status"] is not None else None
-    return {"name": status["name"] if status else values["cqe_opcode_name"], "number": values["wc_status"],
-            "meaning": status["meaning"] if status else "not an error completion", **values}
+    return {
+        "name": status["name"] if status else values["cqe_opcode_name"],
+        "number": values["wc_status"],
+        "meaning": status["meaning"] if status else "not an error completion",
+        **values,
+    }
 
 
 def _bare(text: str) -> bytes | None:
@@ -149,8 +181,11 @@ def _explain(values: dict[str, Any]) -> dict[str, Any]:
         "vendor_evidence": vendor["evidence"] if vendor else "unknown",
         **{key: value for key, value in values.items() if key not in ("name", "number", "meaning")},
         "work_request": f"index {values['wqe_counter']} modulo the {queue} queue's size",
-        "sources": ["rdma-core providers/mlx5/mlx5dv.h (mlx5_err_cqe), providers/mlx5/cq.c",
-                    "kernel drivers/infiniband/hw/mlx5/cq.c (dump_cqe)", "openucx/ucx src/uct/ib/mlx5/ib_mlx5.h"],
+        "sources": [
+            "rdma-core providers/mlx5/mlx5dv.h (mlx5_err_cqe), providers/mlx5/cq.c",
+            "kernel drivers/infiniband/hw/mlx5/cq.c (dump_cqe)",
+            "openucx/ucx src/uct/ib/mlx5/ib_mlx5.h",
+        ],
     }
 
 
@@ -166,13 +201,21 @@ def decode(*words: str) -> dict[str, Any]:
         if last is None:
             last = next((rows[_SIZE - _ROW] for _, rows in _dumps(" ".join(words)) if _SIZE - _ROW in rows), None)
         if last is None:
-            raise BadInput("no error CQE found; wanted: a dump, or its last row, such as "
-                           f"'00000000 92005204 0a03ac2e 007517d2' or '00000030: 00 00 ..'; got {shown(text)}")
+            raise BadInput(
+                "no error CQE found; wanted: a dump, or its last row, such as "
+                f"'00000000 92005204 0a03ac2e 007517d2' or '00000030: 00 00 ..'; got {shown(text)}"
+            )
         found = [_told(fields(last))]
     if found[0]["wc_status"] is None:
-        return {**found[0], "side": "none", "causes": [],
-                "next": ["the row is no error CQE: look for the row at offset "
-                "0x30 whose last byte begins with d (send side) or e (receive side)"]}
+        return {
+            **found[0],
+            "side": "none",
+            "causes": [],
+            "next": [
+                "the row is no error CQE: look for the row at offset "
+                "0x30 whose last byte begins with d (send side) or e (receive side)"
+            ],
+        }
     first = next((one for one in found if one["wc_status"] != 5), found[0])
     answer = _explain(first)
     if len(found) > 1:

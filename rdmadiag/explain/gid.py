@@ -12,9 +12,14 @@ from typing import Any
 from rdmadiag.explain._words import refuse, value_of
 
 HELP = "a GID: its kind, embedded address, and what it can reach"
-EXAMPLES = (("fe80:0000:0000:0000:0255:44ff:fe33:2211",), ("::ffff:10.0.0.1",),
-            ("0000:0000:0000:0000:0000:0000:0000:0000",),
-            ("2001:db8::1",), ("0000:0000:0000:0000:0000:ffff:0a14:0f02",), ("fe80::b859:9f03:00d4:1234",))
+EXAMPLES = (
+    ("fe80:0000:0000:0000:0255:44ff:fe33:2211",),
+    ("::ffff:10.0.0.1",),
+    ("0000:0000:0000:0000:0000:0000:0000:0000",),
+    ("2001:db8::1",),
+    ("0000:0000:0000:0000:0000:ffff:0a14:0f02",),
+    ("fe80::b859:9f03:00d4:1234",),
+)
 
 _ZERO = bytes(16)
 _MAPPED = bytes(10) + b"\xff\xff"
@@ -48,20 +53,36 @@ def ipv4(gid_text: str) -> str | None:
 
 # kind: meaning, side, causes, next
 _KINDS: dict[str, tuple[str, str, list[str], list[str]]] = {
-    "zero": ("empty entry of the GID table", "local configuration",
-             ["the netdev has no address, is down, or is in another network namespace (a pod sees zero GIDs)"],
-             ["give the netdev an IP address, or choose another gid_index",
-              "in a container: move or share the netdev too, or use rdma system netns mode shared"]),
-    "link_local": ("link-local address: reaches its own Ethernet segment or InfiniBand subnet only", "none",
-                   ["RoCE: the default GID that every port has", "InfiniBand: the normal GID, default subnet prefix"],
-                   ["RoCE across routers: choose the index of the IPv4 or global IPv6 GID with type RoCE v2",
-                    "InfiniBand: nothing to do"]),
-    "ipv4": ("IPv4 address of the port's netdev; with type RoCE v2 it can be routed", "none",
-             ["an IPv4 address is configured on the netdev or its VLAN"],
-             ["choose the index where gid_attrs/types says RoCE v2: the same address has a RoCE v1 entry beside it"]),
-    "ipv6": ("IPv6 address of the port's netdev (RoCE), or a GID of another subnet prefix (InfiniBand)", "none",
-             ["a global or unique local IPv6 address on the netdev", "InfiniBand: the subnet manager set the prefix"],
-             ["RoCE: choose the index where gid_attrs/types says RoCE v2"]),
+    "zero": (
+        "empty entry of the GID table",
+        "local configuration",
+        ["the netdev has no address, is down, or is in another network namespace (a pod sees zero GIDs)"],
+        [
+            "give the netdev an IP address, or choose another gid_index",
+            "in a container: move or share the netdev too, or use rdma system netns mode shared",
+        ],
+    ),
+    "link_local": (
+        "link-local address: reaches its own Ethernet segment or InfiniBand subnet only",
+        "none",
+        ["RoCE: the default GID that every port has", "InfiniBand: the normal GID, default subnet prefix"],
+        [
+            "RoCE across routers: choose the index of the IPv4 or global IPv6 GID with type RoCE v2",
+            "InfiniBand: nothing to do",
+        ],
+    ),
+    "ipv4": (
+        "IPv4 address of the port's netdev; with type RoCE v2 it can be routed",
+        "none",
+        ["an IPv4 address is configured on the netdev or its VLAN"],
+        ["choose the index where gid_attrs/types says RoCE v2: the same address has a RoCE v1 entry beside it"],
+    ),
+    "ipv6": (
+        "IPv6 address of the port's netdev (RoCE), or a GID of another subnet prefix (InfiniBand)",
+        "none",
+        ["a global or unique local IPv6 address on the netdev", "InfiniBand: the subnet manager set the prefix"],
+        ["RoCE: choose the index where gid_attrs/types says RoCE v2"],
+    ),
 }
 
 
@@ -84,8 +105,9 @@ def decode(*words: str) -> dict[str, Any]:
     text = _read(" ".join(words))
     raw, name = _packed(text), kind(text)
     if raw is None or name is None:
-        raise refuse("GID", " ".join(words),
-                     "eight groups of hex digits, ::ffff:a.b.c.d, 32 hex digits or an IPv4 address")
+        raise refuse(
+            "GID", " ".join(words), "eight groups of hex digits, ::ffff:a.b.c.d, 32 hex digits or an IPv4 address"
+        )
     meaning, side, causes, steps = _KINDS[name]
     bare = raw[8:] == bytes(8)
     if name == "link_local" and bare:
@@ -106,8 +128,11 @@ def decode(*words: str) -> dict[str, Any]:
         "routable": name in ("ipv4", "ipv6") and raw[0] != 0xFF,
         "ib_default_prefix": raw.startswith(_DEFAULT_PREFIX),
         "port_guid_if_infiniband": None if name in ("zero", "ipv4") or bare else f"0x{raw[8:].hex()}",
-        "sources": ["IBA vol 1, 4.1.1 (GID)", "RoCEv2: IBA annex A17",
-                    "kernel drivers/infiniband/core/cache.c, roce_gid_mgmt.c",
-                    "RFC 4291 (IPv6 addressing)"],
+        "sources": [
+            "IBA vol 1, 4.1.1 (GID)",
+            "RoCEv2: IBA annex A17",
+            "kernel drivers/infiniband/core/cache.c, roce_gid_mgmt.c",
+            "RFC 4291 (IPv6 addressing)",
+        ],
     }
     return answer

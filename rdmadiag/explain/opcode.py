@@ -17,8 +17,18 @@ EXAMPLES = (("0x81",), ("0x0a",), ("CNP",), ("RC_ACKNOWLEDGE",), ("UD_SEND_ONLY_
 
 TRANSPORTS = {0x00: "RC", 0x20: "UC", 0x40: "RD", 0x60: "UD", 0x80: "CNP", 0xA0: "XRC", 0xE0: "vendor"}
 """Transport by the opcode's top three bits."""
-HEADER_BYTES = {"RETH": 16, "AETH": 4, "AtomicETH": 28, "AtomicAckETH": 8, "ImmDt": 4, "IETH": 4, "DETH": 8,
-                "RDETH": 4, "XRCETH": 4, "FETH": 4}
+HEADER_BYTES = {
+    "RETH": 16,
+    "AETH": 4,
+    "AtomicETH": 28,
+    "AtomicAckETH": 8,
+    "ImmDt": 4,
+    "IETH": 4,
+    "DETH": 8,
+    "RDETH": 4,
+    "XRCETH": 4,
+    "FETH": 4,
+}
 CNP = 0x81
 CNP_PAYLOAD_BYTES = 16
 
@@ -33,13 +43,31 @@ OPERATIONS: tuple[tuple[int, str, tuple[str, ...], str, bool, str], ...] = (
     (0x06, "RDMA_WRITE_FIRST", ("RETH",), "requester", True, "first packet of an RDMA WRITE"),
     (0x07, "RDMA_WRITE_MIDDLE", (), "requester", True, "middle packet of an RDMA WRITE"),
     (0x08, "RDMA_WRITE_LAST", (), "requester", True, "last packet of an RDMA WRITE"),
-    (0x09, "RDMA_WRITE_LAST_WITH_IMMEDIATE", ("ImmDt",), "requester", True,
-     "last packet of an RDMA WRITE with immediate data; takes a receive at the peer"),
+    (
+        0x09,
+        "RDMA_WRITE_LAST_WITH_IMMEDIATE",
+        ("ImmDt",),
+        "requester",
+        True,
+        "last packet of an RDMA WRITE with immediate data; takes a receive at the peer",
+    ),
     (0x0A, "RDMA_WRITE_ONLY", ("RETH",), "requester", True, "RDMA WRITE of one packet"),
-    (0x0B, "RDMA_WRITE_ONLY_WITH_IMMEDIATE", ("RETH", "ImmDt"), "requester", True,
-     "RDMA WRITE of one packet with immediate data; takes a receive at the peer"),
-    (0x0C, "RDMA_READ_REQUEST", ("RETH",), "requester", False,
-     "RDMA READ request; takes one PSN for each response packet"),
+    (
+        0x0B,
+        "RDMA_WRITE_ONLY_WITH_IMMEDIATE",
+        ("RETH", "ImmDt"),
+        "requester",
+        True,
+        "RDMA WRITE of one packet with immediate data; takes a receive at the peer",
+    ),
+    (
+        0x0C,
+        "RDMA_READ_REQUEST",
+        ("RETH",),
+        "requester",
+        False,
+        "RDMA READ request; takes one PSN for each response packet",
+    ),
     (0x0D, "RDMA_READ_RESPONSE_FIRST", ("AETH",), "responder", True, "first packet of the data that a READ asked for"),
     (0x0E, "RDMA_READ_RESPONSE_MIDDLE", (), "responder", True, "middle packet of a READ's data"),
     (0x0F, "RDMA_READ_RESPONSE_LAST", ("AETH",), "responder", True, "last packet of a READ's data"),
@@ -54,8 +82,15 @@ OPERATIONS: tuple[tuple[int, str, tuple[str, ...], str, bool, str], ...] = (
     (0x1D, "ATOMIC_WRITE", ("RETH",), "requester", True, "write 8 bytes at once; answered by RDMA_READ_RESPONSE_ONLY"),
 )
 _BY_LOW = {row[0]: row for row in OPERATIONS}
-_SHORT = {"ACK": "ACKNOWLEDGE", "NAK": "ACKNOWLEDGE", "READ_REQUEST": "RDMA_READ_REQUEST", "CSWAP": "COMPARE_SWAP",
-          "FADD": "FETCH_ADD", "CMP_SWAP": "COMPARE_SWAP", "ATOMIC_ACK": "ATOMIC_ACKNOWLEDGE"}
+_SHORT = {
+    "ACK": "ACKNOWLEDGE",
+    "NAK": "ACKNOWLEDGE",
+    "READ_REQUEST": "RDMA_READ_REQUEST",
+    "CSWAP": "COMPARE_SWAP",
+    "FADD": "FETCH_ADD",
+    "CMP_SWAP": "COMPARE_SWAP",
+    "ATOMIC_ACK": "ATOMIC_ACKNOWLEDGE",
+}
 _SOURCES = (
     "IBA vol 1, 9.2.1 (OpCode)",
     "kernel include/rdma/ib_pack.h, include/rdma/ib_hdrs.h (IB_BTH_OPCODE_CNP), drivers/infiniband/sw/rxe/rxe_opcode.c",
@@ -76,8 +111,7 @@ def headers(opcode: int) -> tuple[str, ...]:
     if not _defined(transport, low):
         return ()
     own, request = _BY_LOW[low][2], _BY_LOW[low][3] == "requester"
-    front = {"UD": ("DETH",), "RD": ("RDETH", "DETH") if request else ("RDETH",),
-             "XRC": ("XRCETH",) if request else ()}
+    front = {"UD": ("DETH",), "RD": ("RDETH", "DETH") if request else ("RDETH",), "XRC": ("XRCETH",) if request else ()}
     return front.get(transport, ()) + own
 
 
@@ -86,12 +120,18 @@ def lookup(opcode: int) -> dict[str, Any]:
     transport, low = TRANSPORTS.get(opcode & 0xE0, "reserved"), opcode & 0x1F
     if opcode == CNP:
         return {
-            "name": "CNP", "number": opcode,
+            "name": "CNP",
+            "number": opcode,
             "meaning": "congestion notification packet: asks the sender of DestQP's flow to slow down",
-            "side": "sent by the receiver of marked packets (NP), acted on by the sender (RP)", "transport": "CNP",
-            "operation": "CNP", "headers": [], "payload": f"{CNP_PAYLOAD_BYTES} reserved bytes, all zero",
-            "next": ["CNPs are congestion control at work; many of them mean congestion, not a fault",
-                     "match ecn_marked at the receiver: CNPs without marks come from retransmission handling"],
+            "side": "sent by the receiver of marked packets (NP), acted on by the sender (RP)",
+            "transport": "CNP",
+            "operation": "CNP",
+            "headers": [],
+            "payload": f"{CNP_PAYLOAD_BYTES} reserved bytes, all zero",
+            "next": [
+                "CNPs are congestion control at work; many of them mean congestion, not a fault",
+                "match ecn_marked at the receiver: CNPs without marks come from retransmission handling",
+            ],
         }
     if not _defined(transport, low):
         meaning = "reserved: no packet may carry it"
@@ -99,14 +139,26 @@ def lookup(opcode: int) -> dict[str, Any]:
             meaning = "base of the CNP class, not a packet; the CNP is 0x81 (Wireshark's table has 0x80)"
         if transport == "vendor":
             meaning = "vendor's own opcode: no public layout"
-        return {"name": "RESERVED" if transport != "vendor" else "VENDOR", "number": opcode, "meaning": meaning,
-                "side": "unknown", "transport": transport, "operation": None, "headers": [], "payload": None,
-                "next": ["check that these bytes are a BTH (UDP port 4791, or Ethernet type 0x8915)"]}
+        return {
+            "name": "RESERVED" if transport != "vendor" else "VENDOR",
+            "number": opcode,
+            "meaning": meaning,
+            "side": "unknown",
+            "transport": transport,
+            "operation": None,
+            "headers": [],
+            "payload": None,
+            "next": ["check that these bytes are a BTH (UDP port 4791, or Ethernet type 0x8915)"],
+        }
     _, operation, _, side, payload, meaning = _BY_LOW[low]
     follow = headers(opcode)
     return {
-        "name": f"{transport}_{operation}", "number": opcode, "meaning": meaning, "side": side,
-        "transport": transport, "operation": operation,
+        "name": f"{transport}_{operation}",
+        "number": opcode,
+        "meaning": meaning,
+        "side": side,
+        "transport": transport,
+        "operation": operation,
         "headers": [{"name": header, "bytes": HEADER_BYTES[header]} for header in follow],
         "header_bytes": 12 + sum(HEADER_BYTES[header] for header in follow),
         "payload": "yes" if payload else "none",
@@ -118,8 +170,12 @@ def decode(*words: str) -> dict[str, Any]:
     """Decode an opcode by number or name. Raises BadInput, with the known operations, for anything else."""
     text = value_of(" ".join(words).strip())
     wanted = folded(text).removeprefix("IB_OPCODE_")
-    names = {f"{transport}_{row[1]}": base | row[0] for base, transport in TRANSPORTS.items() for row in OPERATIONS
-             if _defined(transport, row[0])}
+    names = {
+        f"{transport}_{row[1]}": base | row[0]
+        for base, transport in TRANSPORTS.items()
+        for row in OPERATIONS
+        if _defined(transport, row[0])
+    }
     transport, _, operation = wanted.partition("_")
     spelled = f"{transport}_{_SHORT.get(operation, operation)}"
     wanted = spelled if transport in _LAST else _SHORT.get(wanted, wanted)
@@ -130,8 +186,12 @@ def decode(*words: str) -> dict[str, Any]:
     if value is None:
         read = number(text)
         if read is None:
-            raise refuse("BTH opcode", text, "0 to 0xff, or a name such as RC_SEND_ONLY",
-                         ["CNP", *(row[1] for row in OPERATIONS)])
+            raise refuse(
+                "BTH opcode",
+                text,
+                "0 to 0xff, or a name such as RC_SEND_ONLY",
+                ["CNP", *(row[1] for row in OPERATIONS)],
+            )
         value, note = read
     if value > 0xFF:
         raise BadInput(f"a BTH opcode is one byte, got {value:#x}")

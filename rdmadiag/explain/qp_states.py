@@ -20,11 +20,28 @@ STATES = ("RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR")
 QP_TYPES = ("RC", "UC", "UD", "XRC_INI", "XRC_TGT", "RAW_PACKET", "SMI", "GSI")
 
 BITS = {
-    "STATE": 1 << 0, "CUR_STATE": 1 << 1, "EN_SQD_ASYNC_NOTIFY": 1 << 2, "ACCESS_FLAGS": 1 << 3, "PKEY_INDEX": 1 << 4,
-    "PORT": 1 << 5, "QKEY": 1 << 6, "AV": 1 << 7, "PATH_MTU": 1 << 8, "TIMEOUT": 1 << 9, "RETRY_CNT": 1 << 10,
-    "RNR_RETRY": 1 << 11, "RQ_PSN": 1 << 12, "MAX_QP_RD_ATOMIC": 1 << 13, "ALT_PATH": 1 << 14,
-    "MIN_RNR_TIMER": 1 << 15, "SQ_PSN": 1 << 16, "MAX_DEST_RD_ATOMIC": 1 << 17, "PATH_MIG_STATE": 1 << 18,
-    "CAP": 1 << 19, "DEST_QPN": 1 << 20, "RATE_LIMIT": 1 << 25,
+    "STATE": 1 << 0,
+    "CUR_STATE": 1 << 1,
+    "EN_SQD_ASYNC_NOTIFY": 1 << 2,
+    "ACCESS_FLAGS": 1 << 3,
+    "PKEY_INDEX": 1 << 4,
+    "PORT": 1 << 5,
+    "QKEY": 1 << 6,
+    "AV": 1 << 7,
+    "PATH_MTU": 1 << 8,
+    "TIMEOUT": 1 << 9,
+    "RETRY_CNT": 1 << 10,
+    "RNR_RETRY": 1 << 11,
+    "RQ_PSN": 1 << 12,
+    "MAX_QP_RD_ATOMIC": 1 << 13,
+    "ALT_PATH": 1 << 14,
+    "MIN_RNR_TIMER": 1 << 15,
+    "SQ_PSN": 1 << 16,
+    "MAX_DEST_RD_ATOMIC": 1 << 17,
+    "PATH_MIG_STATE": 1 << 18,
+    "CAP": 1 << 19,
+    "DEST_QPN": 1 << 20,
+    "RATE_LIMIT": 1 << 25,
 }
 """Bit of each attribute in the mask of ibv_modify_qp, by its name without IBV_QP_."""
 
@@ -41,11 +58,20 @@ _TIMERS = "TIMEOUT RETRY_CNT RNR_RETRY SQ_PSN MAX_QP_RD_ATOMIC"
 _PATH = "AV PATH_MTU DEST_QPN RQ_PSN"
 _TARGET = " MAX_DEST_RD_ATOMIC MIN_RNR_TIMER"
 _LIVE = "CUR_STATE ALT_PATH ACCESS_FLAGS PATH_MIG_STATE"
-_LIVE_BY_TYPE = {**dict.fromkeys(_DATAGRAM, "CUR_STATE QKEY"), "UC": _LIVE, "XRC_INI": _LIVE,
-                 "RC": _LIVE + " MIN_RNR_TIMER", "XRC_TGT": _LIVE + " MIN_RNR_TIMER"}
+_LIVE_BY_TYPE = {
+    **dict.fromkeys(_DATAGRAM, "CUR_STATE QKEY"),
+    "UC": _LIVE,
+    "XRC_INI": _LIVE,
+    "RC": _LIVE + " MIN_RNR_TIMER",
+    "XRC_TGT": _LIVE + " MIN_RNR_TIMER",
+}
 _DRAINED = "PORT AV TIMEOUT ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE"
-_FIRST = {"UD": "PKEY_INDEX PORT QKEY", "SMI": "PKEY_INDEX QKEY", "GSI": "PKEY_INDEX QKEY",
-          **dict.fromkeys(_LINKED, "PKEY_INDEX PORT ACCESS_FLAGS")}
+_FIRST = {
+    "UD": "PKEY_INDEX PORT QKEY",
+    "SMI": "PKEY_INDEX QKEY",
+    "GSI": "PKEY_INDEX QKEY",
+    **dict.fromkeys(_LINKED, "PKEY_INDEX PORT ACCESS_FLAGS"),
+}
 
 # (from, to): what is required by type, what is optional by type; a type that is not named needs and allows nothing.
 _Attrs = dict[str, str]
@@ -63,13 +89,16 @@ _TEXT: dict[tuple[str, str], tuple[_Attrs, _Attrs]] = {
     ("RTS", "RTS"): ({}, {**_LIVE_BY_TYPE, "RAW_PACKET": "RATE_LIMIT"}),
     ("RTS", "SQD"): ({}, dict.fromkeys((*_DATAGRAM, *_LINKED), "EN_SQD_ASYNC_NOTIFY")),
     ("SQD", "RTS"): ({}, _LIVE_BY_TYPE),
-    ("SQD", "SQD"): ({}, {
-        **dict.fromkeys(_DATAGRAM, "PKEY_INDEX QKEY"),
-        "UC": "AV ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE",
-        "RC": _DRAINED + " RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC MAX_DEST_RD_ATOMIC MIN_RNR_TIMER",
-        "XRC_INI": _DRAINED + " RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC",
-        "XRC_TGT": _DRAINED + " MAX_DEST_RD_ATOMIC MIN_RNR_TIMER",
-    }),
+    ("SQD", "SQD"): (
+        {},
+        {
+            **dict.fromkeys(_DATAGRAM, "PKEY_INDEX QKEY"),
+            "UC": "AV ALT_PATH ACCESS_FLAGS PKEY_INDEX PATH_MIG_STATE",
+            "RC": _DRAINED + " RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC MAX_DEST_RD_ATOMIC MIN_RNR_TIMER",
+            "XRC_INI": _DRAINED + " RETRY_CNT RNR_RETRY MAX_QP_RD_ATOMIC",
+            "XRC_TGT": _DRAINED + " MAX_DEST_RD_ATOMIC MIN_RNR_TIMER",
+        },
+    ),
     ("SQE", "RTS"): ({}, {**dict.fromkeys(_DATAGRAM, "CUR_STATE QKEY"), "UC": "CUR_STATE ACCESS_FLAGS"}),
     **{(state, "RESET"): ({}, {}) for state in STATES},
     **{(state, "ERR"): ({}, {}) for state in STATES if state != "RESET"},
@@ -155,6 +184,9 @@ def decode(*words: str) -> dict[str, Any]:
             {"from": "RTS", "to": "ERR", "when": "a work request fails (RC, XRC), or the peer's request is refused"},
             {"from": "RTS", "to": "SQE", "when": "a send fails on UD, UC, SMI or GSI"},
         ],
-        "sources": ["kernel drivers/infiniband/core/verbs.c (qp_state_table)", "IBA vol 1, 10.3.1",
-                    "rdma-core libibverbs/verbs.h (ibv_qp_attr_mask)"],
+        "sources": [
+            "kernel drivers/infiniband/core/verbs.c (qp_state_table)",
+            "IBA vol 1, 10.3.1",
+            "rdma-core libibverbs/verbs.h (ibv_qp_attr_mask)",
+        ],
     }

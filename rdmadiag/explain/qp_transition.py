@@ -35,8 +35,12 @@ _WHY = {
 
 
 def _listed(mask: int) -> list[dict[str, str]]:
-    return [{"name": f"IBV_QP_{name}", "bit": f"{1 << bit:#x}", "value": _WHY.get(name, "")}
-            for bit in range(mask.bit_length()) if mask >> bit & 1 for name in qp_states.attributes(1 << bit)]
+    return [
+        {"name": f"IBV_QP_{name}", "bit": f"{1 << bit:#x}", "value": _WHY.get(name, "")}
+        for bit in range(mask.bit_length())
+        if mask >> bit & 1
+        for name in qp_states.attributes(1 << bit)
+    ]
 
 
 def decode(*words: str) -> dict[str, Any]:
@@ -56,11 +60,14 @@ def decode(*words: str) -> dict[str, Any]:
     answer: dict[str, Any] = {"name": f"{old} -> {new} ({kind})", "legal": row is not None}
     if row is None:
         followers = qp_states.following(old)
-        answer["meaning"] = f"no such transition: ibv_modify_qp fails with EINVAL; from {old} it can go to " + \
-                            ", ".join(followers)
+        answer["meaning"] = (
+            f"no such transition: ibv_modify_qp fails with EINVAL; from {old} it can go to " + ", ".join(followers)
+        )
         answer["side"] = "local: the program or library that drives the QP"
-        answer["causes"] = ["a step was left out, or another thread moved the QP first",
-                            "the QP had failed and was in ERR already"]
+        answer["causes"] = [
+            "a step was left out, or another thread moved the QP first",
+            "the QP had failed and was in ERR already",
+        ]
         answer["next"] = _path(old, new)
         answer["legal_from_here"] = followers
     else:
@@ -82,8 +89,11 @@ def decode(*words: str) -> dict[str, Any]:
                 raise refuse("attribute mask", hex(given), "below 0x80000000")
     if old == "RESET" and new == "ERR":
         answer["note"] = "IBA allows any state to ERR; the kernel's table has no RESET to ERR"
-    answer["sources"] = ["kernel drivers/infiniband/core/verbs.c (qp_state_table, ib_modify_qp_is_ok)",
-                         "rdma-core libibverbs/verbs.h (ibv_qp_attr_mask)", "IBA vol 1, 10.3.1"]
+    answer["sources"] = [
+        "kernel drivers/infiniband/core/verbs.c (qp_state_table, ib_modify_qp_is_ok)",
+        "rdma-core libibverbs/verbs.h (ibv_qp_attr_mask)",
+        "IBA vol 1, 10.3.1",
+    ]
     return answer
 
 

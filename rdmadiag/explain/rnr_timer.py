@@ -14,8 +14,38 @@ HELP = "RNR NAK timer: CODE (0-31) to time, or a time such as 0.64ms to the code
 EXAMPLES = (("12",), ("0.64ms",), ("1", "rnr_retry", "6"), ("14", "7"))
 
 MILLISECONDS = (
-    655.36, 0.01, 0.02, 0.03, 0.04, 0.06, 0.08, 0.12, 0.16, 0.24, 0.32, 0.48, 0.64, 0.96, 1.28, 1.92,
-    2.56, 3.84, 5.12, 7.68, 10.24, 15.36, 20.48, 30.72, 40.96, 61.44, 81.92, 122.88, 163.84, 245.76, 327.68, 491.52,
+    655.36,
+    0.01,
+    0.02,
+    0.03,
+    0.04,
+    0.06,
+    0.08,
+    0.12,
+    0.16,
+    0.24,
+    0.32,
+    0.48,
+    0.64,
+    0.96,
+    1.28,
+    1.92,
+    2.56,
+    3.84,
+    5.12,
+    7.68,
+    10.24,
+    15.36,
+    20.48,
+    30.72,
+    40.96,
+    61.44,
+    81.92,
+    122.88,
+    163.84,
+    245.76,
+    327.68,
+    491.52,
 )
 """Milliseconds by code; code 0 is the longest."""
 
@@ -57,7 +87,8 @@ def decode(*words: str) -> dict[str, Any]:
         answer["rnr_retry"] = retry[0]
         answer["gives_up_after_seconds"] = None if retry[0] == 7 else retry[0] * wait
         answer["gives_up"] = (
-            "never: rnr_retry 7 retries without end" if retry[0] == 7
+            "never: rnr_retry 7 retries without end"
+            if retry[0] == 7
             else f"at the RNR NAK number {retry[0] + 1}, after at least {span(retry[0] * wait)} of waiting"
         )
     answer["sources"] = [

@@ -18,7 +18,10 @@ def main() -> None:
         found = importlib.import_module(f"tests.benchmarks.{path.stem}").measure()
         for row in found if isinstance(found, list) else []:
             assert isinstance(row, Ratio)
-            print(f"| {row.name} | {row.seconds * 1000:.0f} ms | {row.peer_seconds * 1000:.0f} ms | {row.ratio:.2f} | {row.wanted} | {row.note} |", flush=True)
+            print(
+                f"| {row.name} | {row.seconds * 1000:.0f} ms | {row.peer_seconds * 1000:.0f} ms | {row.ratio:.2f} | {row.wanted} | {row.note} |",
+                flush=True,
+            )
 
 
 main()

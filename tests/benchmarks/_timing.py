@@ -43,7 +43,13 @@ def process(command: Sequence[str], environment: dict[str, str] | None = None) -
     """Return a function that runs a command to its end."""
 
     def run() -> int:
-        return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env={**os.environ, **(environment or {})}, check=False).returncode
+        return subprocess.run(
+            command,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, **(environment or {})},
+            check=False,
+        ).returncode
 
     return run
 

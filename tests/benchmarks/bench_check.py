@@ -16,7 +16,7 @@ PROGRAM = str(Path(sys.executable).parent / "rdmadiag")
 PEER = [sys.executable, "-c", "import click, sqlite3, json"]
 QPS = 10_000
 CALM = (
-    "audit: type=1400 audit(1764460800.{n}:92): apparmor=\"STATUS\" operation=\"profile_load\" name=\"docker-default\"",
+    'audit: type=1400 audit(1764460800.{n}:92): apparmor="STATUS" operation="profile_load" name="docker-default"',
     "docker0: port {n}(veth1a2b3c4) entered forwarding state",
     "IPv6: ADDRCONF(NETDEV_CHANGE): veth{n}: link becomes ready",
     "systemd[1]: Started Session {n} of user operator.",
@@ -59,7 +59,9 @@ def measure(rounds: int = 15) -> list[Ratio]:
         }
         for name, (command, wanted) in cases.items():
             seconds, peer, ratio = pairs(process(command), process(PEER), rounds)
-            found.append(Ratio(name, seconds, peer, ratio, wanted, f"{peak_bytes(command) / 1e6:.0f} MB peak (wanted under 120)"))
+            found.append(
+                Ratio(name, seconds, peer, ratio, wanted, f"{peak_bytes(command) / 1e6:.0f} MB peak (wanted under 120)")
+            )
     return found
 
 

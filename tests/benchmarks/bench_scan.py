@@ -33,7 +33,7 @@ def log(path: Path, book: rulebook.Rulebook, size: int = LOG_BYTES) -> None:
         "[{n:5d}.{m:06d}] systemd[1]: Started Session {n} of user operator.",
         "node-a:{n}:{m} [0] NCCL INFO Channel {m:02d}/0 : 0[0] -> 1[1] via NET/IB/0/GDRDMA",
         "I{n:04d} 07:15:07.{m:06d}     9 transfer_engine.cpp:120] Segment {n} opened, {m} bytes registered",
-        "[{n:5d}.{m:06d}] audit: type=1400 audit({n}.{m}:92): apparmor=\"STATUS\" operation=\"profile_load\"",
+        '[{n:5d}.{m:06d}] audit: type=1400 audit({n}.{m}:92): apparmor="STATUS" operation="profile_load"',
         "2026-11-30 02:{m:02d}:11 INFO worker.py:{n} step {m} loss 2.{n} tokens/s {m}",
     ]
     found = matching_lines(book)

@@ -47,8 +47,14 @@ WRONG = {
     "bad duration": (("check", "--window", "soon"), "'soon' is not a duration"),
     "negative duration": (("check", "--window", "-1"), "is not a duration"),
     "bad site file": (("check", "--site", "/nosuch"), "/nosuch: cannot be read"),
-    "write query": (("query", "--from", str(REPORTS / "06-nccl-tests-206-memlock"), "DELETE FROM node"), "only SELECT is allowed"),
-    "unknown column": (("query", "--from", str(REPORTS / "06-nccl-tests-206-memlock"), "SELECT nosuch FROM node"), "no such column: nosuch"),
+    "write query": (
+        ("query", "--from", str(REPORTS / "06-nccl-tests-206-memlock"), "DELETE FROM node"),
+        "only SELECT is allowed",
+    ),
+    "unknown column": (
+        ("query", "--from", str(REPORTS / "06-nccl-tests-206-memlock"), "SELECT nosuch FROM node"),
+        "no such column: nosuch",
+    ),
 }
 
 
@@ -63,9 +69,31 @@ def test_wrong_use_exits_2_with_one_clear_message(rdmadiag: Run, args: tuple[str
 
 JSON_COMMANDS = {
     "check": ("check", "--from", str(REPORTS / "06-nccl-tests-206-memlock"), "--format", "json"),
-    "check with timing": ("check", "--from", str(REPORTS / "06-nccl-tests-206-memlock"), "--format", "json", "--timing"),
-    "check --explain": ("check", "--from", str(REPORTS / "06-nccl-tests-206-memlock"), "--explain", "memlock-too-low", "--format", "json"),
-    "query": ("query", "--from", str(REPORTS / "06-nccl-tests-206-memlock"), "SELECT * FROM process_limit", "--format", "json"),
+    "check with timing": (
+        "check",
+        "--from",
+        str(REPORTS / "06-nccl-tests-206-memlock"),
+        "--format",
+        "json",
+        "--timing",
+    ),
+    "check --explain": (
+        "check",
+        "--from",
+        str(REPORTS / "06-nccl-tests-206-memlock"),
+        "--explain",
+        "memlock-too-low",
+        "--format",
+        "json",
+    ),
+    "query": (
+        "query",
+        "--from",
+        str(REPORTS / "06-nccl-tests-206-memlock"),
+        "SELECT * FROM process_limit",
+        "--format",
+        "json",
+    ),
     "rules list": ("rules", "list", "--format", "json"),
     "rules show": ("rules", "show", "no-rdma-device", "--format", "json"),
     "rules lint": ("rules", "lint", "--format", "json"),
@@ -83,7 +111,11 @@ def test_json_is_all_that_stands_on_standard_output(rdmadiag: Run, args: tuple[s
     assert all(ord(c) < 127 for c in rdmadiag(*args).stdout)
 
 
-@pytest.mark.parametrize("folder", sorted(p for p in NODES.iterdir() if p.is_dir())[:6] + sorted(p for p in REPORTS.iterdir() if p.is_dir())[:8], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "folder",
+    sorted(p for p in NODES.iterdir() if p.is_dir())[:6] + sorted(p for p in REPORTS.iterdir() if p.is_dir())[:8],
+    ids=lambda p: p.name,
+)
 def test_every_report_object_keeps_its_schema(folder: Path, checked: Callable[..., dict[str, Any]]) -> None:
     schema = json.loads((ROOT / "rdmadiag/render/report.schema.json").read_text())
     jsonschema.validate(json.loads(json.dumps(checked(folder))), schema)
@@ -126,5 +158,7 @@ def test_escape_sequences_of_a_log_reach_no_terminal(rdmadiag: Run) -> None:
 def test_a_reader_that_goes_away_is_no_traceback() -> None:
     command = "python -m rdmadiag tables | head -1"
     environment = {**os.environ, "PATH": f"{Path(os.sys.executable).parent}:{os.environ['PATH']}"}  # type: ignore[attr-defined]
-    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, env=environment, cwd=ROOT, timeout=60, check=False)
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, env=environment, cwd=ROOT, timeout=60, check=False
+    )
     assert "Traceback" not in result.stderr

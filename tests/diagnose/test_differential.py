@@ -31,7 +31,9 @@ def flap(make_rule: MakeRule, wrong: str = "value = 'flap'", **keys: Any) -> rul
     return make_rule("link-flapped", query, explains=["qp-dead"], fine="no flap on {device}", **keys)
 
 
-def test_a_confirmed_cause_explains_a_symptom_of_the_same_device(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
+def test_a_confirmed_cause_explains_a_symptom_of_the_same_device(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
     evidence = make_evidence(qp=[{"device": "mlx5_0", "state": "ERR"}], log=[{"device": "mlx5_0", "value": "flap"}])
     cause, effect = judged(evidence, symptom, flap(make_rule)).findings
     assert (cause["rule"], cause["answer"], cause["explains"]) == ("link-flapped", "confirmed", ["qp-dead"])
@@ -39,16 +41,22 @@ def test_a_confirmed_cause_explains_a_symptom_of_the_same_device(make_rule: Make
     assert cause["evidence"][0]["origin"] == "here"
 
 
-def test_a_flap_on_one_device_does_not_explain_a_dead_qp_on_another(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
+def test_a_flap_on_one_device_does_not_explain_a_dead_qp_on_another(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
     evidence = make_evidence(qp=[{"device": "mlx5_0", "state": "ERR"}], log=[{"device": "mlx5_7", "value": "flap"}])
     findings = judged(evidence, symptom, flap(make_rule)).findings
     assert [finding["explains"] for finding in findings if finding["rule"] == "link-flapped"] == [[]]
     assert [finding["explained_by"] for finding in findings if finding["rule"] == "qp-dead"] == [[]]
 
 
-def test_a_cause_on_one_node_does_not_explain_a_symptom_on_another(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
+def test_a_cause_on_one_node_does_not_explain_a_symptom_on_another(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
     evidence = make_evidence(
-        nodes=("a", "b"), qp=[{"node": "a", "device": "mlx5_0", "state": "ERR"}], log=[{"node": "b", "device": "mlx5_0", "value": "flap"}]
+        nodes=("a", "b"),
+        qp=[{"node": "a", "device": "mlx5_0", "state": "ERR"}],
+        log=[{"node": "b", "device": "mlx5_0", "value": "flap"}],
     )
     findings = judged(evidence, symptom, flap(make_rule)).findings
     assert all(finding["explains"] == [] for finding in findings)
@@ -59,7 +67,9 @@ def test_a_subject_that_one_side_does_not_have_does_not_part_them() -> None:
     assert not differential.compatible({"node": "a", "port": 1}, {"node": "a", "port": 2})
 
 
-def test_a_cause_with_a_no_row_is_ruled_out_with_that_row(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
+def test_a_cause_with_a_no_row_is_ruled_out_with_that_row(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
     evidence = make_evidence(qp=[{"device": "mlx5_0", "state": "ERR"}], log=[{"device": "mlx5_0", "value": "calm"}])
     result = judged(evidence, symptom, flap(make_rule))
     assert [finding["rule"] for finding in result.findings] == ["qp-dead"]
@@ -67,7 +77,9 @@ def test_a_cause_with_a_no_row_is_ruled_out_with_that_row(make_rule: MakeRule, m
     assert (entry["rule"], entry["reason"], entry["for"]) == ("link-flapped", "no flap on mlx5_0", ["qp-dead"])
 
 
-def test_a_cause_that_cannot_be_told_is_unknown_with_the_step_that_settles_it(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
+def test_a_cause_that_cannot_be_told_is_unknown_with_the_step_that_settles_it(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
     evidence = make_evidence(gaps=("log",), qp=[{"device": "mlx5_0", "state": "ERR"}])
     rule = flap(make_rule, settle="dmesg | grep 'Link down'")
     cause = judged(evidence, symptom, rule).findings[0]
@@ -75,61 +87,86 @@ def test_a_cause_that_cannot_be_told_is_unknown_with_the_step_that_settles_it(ma
     assert "not permitted" in cause["message"]
 
 
-def test_an_unknown_cause_without_a_symptom_is_no_finding(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
+def test_an_unknown_cause_without_a_symptom_is_no_finding(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
     assert judged(make_evidence(gaps=("log", "qp")), symptom, flap(make_rule)).findings == []
 
 
-def test_a_confirmed_cause_without_a_symptom_is_a_risk(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
+def test_a_confirmed_cause_without_a_symptom_is_a_risk(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
     (finding,) = judged(make_evidence(log=[{"device": "mlx5_0", "value": "flap"}]), symptom, flap(make_rule)).findings
     assert (finding["answer"], finding["explains"]) == ("confirmed", [])
 
 
 def unknowns(make_rule: MakeRule, *names: str, **keys: dict[str, Any]) -> list[rulebook.Rule]:
     return [
-        make_rule(name, "SELECT node, NULL AS wrong, NULL AS lean FROM node", explains=["qp-dead"], **keys.get(name.replace("-", "_"), {}))
+        make_rule(
+            name,
+            "SELECT node, NULL AS wrong, NULL AS lean FROM node",
+            explains=["qp-dead"],
+            **keys.get(name.replace("-", "_"), {}),
+        )
         for name in names
     ]
 
 
-def test_at_most_three_unknown_causes_are_findings_best_first(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
+def test_at_most_three_unknown_causes_are_findings_best_first(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
     leaning = {"query": "SELECT node, NULL AS wrong, 2 AS lean FROM node"}
-    rules = unknowns(make_rule, "a-rare", "b-some", "c-often", "d-some", a_rare={"prior": "rarely"}, c_often={"prior": "often"})
+    rules = unknowns(
+        make_rule, "a-rare", "b-some", "c-often", "d-some", a_rare={"prior": "rarely"}, c_often={"prior": "often"}
+    )
     rules.append(make_rule("e-leans", leaning["query"], prior="rarely", explains=["qp-dead"]))
     findings = judged(make_evidence(qp=[{"device": "x", "state": "ERR"}]), symptom, *rules).findings
     assert [f["rule"] for f in findings if f["kind"] == "cause"] == ["e-leans", "c-often", "b-some"]
     assert findings[-1]["also_possible"] == ["d-some", "a-rare"]
 
 
-def test_unknown_causes_step_back_where_one_is_confirmed(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
+def test_unknown_causes_step_back_where_one_is_confirmed(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
     evidence = make_evidence(qp=[{"device": "mlx5_0", "state": "ERR"}], log=[{"device": "mlx5_0", "value": "flap"}])
     findings = judged(evidence, symptom, flap(make_rule), *unknowns(make_rule, "maybe")).findings
     assert [f["rule"] for f in findings] == ["link-flapped", "qp-dead"]
     assert findings[1]["also_possible"] == ["maybe"]
 
 
-def test_a_root_cause_ranks_above_its_effect(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
-    cable = make_rule("cable-bad", "SELECT node, device, 1 AS wrong FROM log", explains=["link-flapped"], severity="warning")
+def test_a_root_cause_ranks_above_its_effect(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
+    cable = make_rule(
+        "cable-bad", "SELECT node, device, 1 AS wrong FROM log", explains=["link-flapped"], severity="warning"
+    )
     evidence = make_evidence(qp=[{"device": "mlx5_0", "state": "ERR"}], log=[{"device": "mlx5_0", "value": "flap"}])
     findings = judged(evidence, symptom, flap(make_rule, severity="critical"), cable).findings
     assert [f["rule"] for f in findings] == ["cable-bad", "link-flapped", "qp-dead"]
     assert findings[1]["explained_by"] == ["cable-bad"]
 
 
-def test_causes_of_causes_are_followed_to_the_symptom(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
+def test_causes_of_causes_are_followed_to_the_symptom(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
     deep = make_rule("deep", "SELECT node, NULL AS wrong FROM node", explains=["link-flapped"])
     evidence = make_evidence(gaps=("log",), qp=[{"device": "mlx5_0", "state": "ERR"}])
     findings = judged(evidence, symptom, flap(make_rule), deep).findings
     assert {f["rule"] for f in findings if f["answer"] == "unknown"} == {"link-flapped", "deep"}
 
 
-def test_many_subjects_of_one_rule_are_counted_not_listed(make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule) -> None:
+def test_many_subjects_of_one_rule_are_counted_not_listed(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
     evidence = make_evidence(qp=[{"device": f"mlx5_{n}", "state": "ERR"} for n in range(50)])
     findings = judged(evidence, symptom).findings
     assert len(findings) == differential.SUBJECTS
     assert "30 more like this" in findings[-1]["message"]
 
 
-def test_rows_of_one_subject_are_one_finding_with_all_its_proof(make_rule: MakeRule, make_evidence: MakeEvidence) -> None:
+def test_rows_of_one_subject_are_one_finding_with_all_its_proof(
+    make_rule: MakeRule, make_evidence: MakeEvidence
+) -> None:
     rule = flap(make_rule)
     evidence = make_evidence(log=[{"device": "mlx5_0", "value": "flap"}] * 3)
     (finding,) = judged(evidence, rule, make_rule("qp-dead", DEAD_QP, kind="symptom")).findings

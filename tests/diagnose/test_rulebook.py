@@ -22,18 +22,30 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unknown table": ({"query": ["SELECT node, 1 AS wrong FROM nosuch"]}, "/query: no such table: nosuch"),
     "unknown column": ({"query": ["SELECT node, nosuch AS wrong FROM node"]}, "/query: no such column: nosuch"),
     "unknown function": ({"query": ["SELECT node, nosuch(1) AS wrong FROM node"]}, "/query: .*nosuch"),
-    "forbidden function": ({"query": ["SELECT hex(zeroblob(4e8)) AS node, 1 AS wrong"]}, r"/query: function zeroblob\(\) may not be called"),
+    "forbidden function": (
+        {"query": ["SELECT hex(zeroblob(4e8)) AS node, 1 AS wrong"]},
+        r"/query: function zeroblob\(\) may not be called",
+    ),
     "bad SQL": ({"query": ["SELEC 1"]}, '/query: near "SELEC": syntax error'),
     "attach": ({"query": ["ATTACH '/tmp/x' AS y"]}, "/query: only SELECT is allowed"),
     "unbound parameter": ({"query": ["SELECT node, :limit AS wrong FROM node"]}, "/query: .*limit"),
-    "no verdict": ({"query": ["SELECT node, 1 AS bad FROM node"], "message": "it is all wrong"}, "/query: has no column 'wrong'"),
-    "no node": ({"query": ["SELECT 1 AS wrong FROM node"], "message": "it is all wrong"}, "/query: has no column 'node'"),
+    "no verdict": (
+        {"query": ["SELECT node, 1 AS bad FROM node"], "message": "it is all wrong"},
+        "/query: has no column 'wrong'",
+    ),
+    "no node": (
+        {"query": ["SELECT 1 AS wrong FROM node"], "message": "it is all wrong"},
+        "/query: has no column 'node'",
+    ),
     "message column": ({"message": "{nosuch} is wrong here"}, "/message: {nosuch} is not a column"),
     "fix column": ({"fix": ["ip link set {netdev} up"]}, "/fix/0: {netdev} is not a column"),
     "bad pattern": ({"patterns": ["foo(bar"]}, "/patterns/0: not a regular expression"),
     "look-around": ({"patterns": ["(?<=foo)barbaz"]}, "/patterns/0: not a pattern that Hyperscan takes"),
     "dangling explains": ({"explains": ["nosuch"]}, "/explains/0: no rule 'nosuch'"),
-    "symptom that explains": ({"kind": "symptom", "explains": ["no-rdma-device"]}, "/explains: a symptom explains nothing"),
+    "symptom that explains": (
+        {"kind": "symptom", "explains": ["no-rdma-device"]},
+        "/explains: a symptom explains nothing",
+    ),
     "other id": ({"id": "another"}, "/id: 'another' is not the file's name"),
     "taken id": ({}, "is also the id of"),
     "neither query nor patterns": ({"query": None}, "."),
@@ -41,7 +53,9 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize(("keys", "message"), WRONG.values(), ids=WRONG.keys())
-def test_a_wrong_rule_is_refused_with_its_place(write_rule: Write, keys: dict[str, Any], message: str, request: pytest.FixtureRequest) -> None:
+def test_a_wrong_rule_is_refused_with_its_place(
+    write_rule: Write, keys: dict[str, Any], message: str, request: pytest.FixtureRequest
+) -> None:
     name = "no-rdma-device" if "taken id" in request.node.name else "mine"
     path = write_rule(name, **keys)
     if keys.get("query", 0) is None:
@@ -100,21 +114,28 @@ def test_named_groups_without_a_column_get_one(write_rule: Write) -> None:
         "mine", patterns=["my_driver: lane (?P<lane>[0-9]+) lost"], query=["SELECT node, lane, origin, 1 AS wrong FROM kernel_event WHERE rule = :rule"],
         log="kernel", message="lane {lane} was lost",
     )  # fmt: skip
-    assert rulebook.extra_log_columns(rulebook.load([str(path)])) == ["lane"], "shipped patterns name only documented columns"
+    assert rulebook.extra_log_columns(rulebook.load([str(path)])) == ["lane"], (
+        "shipped patterns name only documented columns"
+    )
 
 
 SITES: dict[str, tuple[Any, str]] = {
     "no schema": ({"parameters": {}}, "wanted"),
     "unknown rule": ({"schema": "rdmadiag.site/1", "parameters": {"nosuch": {}}}, "/parameters/nosuch: no such rule"),
     "unknown key": ({"schema": "rdmadiag.site/1", "parameters": {}, "x": 1}, "/x: unknown key"),
-    "unknown parameter": ({"schema": "rdmadiag.site/1", "parameters": {"mine": {"x": 1}}}, "/parameters/mine/x: no such parameter; known: limit"),
+    "unknown parameter": (
+        {"schema": "rdmadiag.site/1", "parameters": {"mine": {"x": 1}}},
+        "/parameters/mine/x: no such parameter; known: limit",
+    ),
     "wrong type": ({"schema": "rdmadiag.site/1", "parameters": {"mine": {"limit": "2"}}}, "wanted a number"),
     "no object": ({"schema": "rdmadiag.site/1", "parameters": {"mine": 3}}, "wanted an object"),
 }
 
 
 @pytest.mark.parametrize(("data", "message"), SITES.values(), ids=SITES.keys())
-def test_a_wrong_site_file_is_refused_with_its_place(write_rule: Write, tmp_path: Path, data: Any, message: str) -> None:
+def test_a_wrong_site_file_is_refused_with_its_place(
+    write_rule: Write, tmp_path: Path, data: Any, message: str
+) -> None:
     book = rulebook.load([str(write_rule("mine", parameters={"limit": {"default": 2, "unit": "1", "source": "test"}}))])
     path = tmp_path / "site.txt"
     path.write_text(json.dumps(data))

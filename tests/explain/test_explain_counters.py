@@ -30,18 +30,36 @@ def test_every_row_is_well_formed(row):
     assert kind != "saturates" or driver == "pma"
 
 
-@pytest.mark.parametrize(("name", "spellings"), [
-    ("rnr_retries_exceeded", {("mlx5", "req_rnr_retries_exceeded"), ("rxe", "retry_rnr_exceeded_err")}),
-    ("transport_retries_exceeded", {("mlx5", "req_transport_retries_exceeded"), ("rxe", "retry_exceeded_err"),
-                                    ("bnxt_re", "max_retry_exceeded")}),
-    ("rnr_naks_received", {("mlx5", "rnr_nak_retry_err"), ("rxe", "rcvd_rnr_err"), ("bnxt_re", "rnr_naks_rcvd")}),
-    ("rnr_naks_sent", {("rxe", "send_rnr_err")}),
-    ("ack_timeouts", {("mlx5", "local_ack_timeout_err"), ("bnxt_re", "to_retransmits")}),
-    ("seq_err_naks_received", {("mlx5", "packet_seq_err"), ("rxe", "rcvd_seq_err"), ("bnxt_re", "seq_err_naks_rcvd")}),
-    ("out_of_sequence", {("mlx5", "out_of_sequence"), ("rxe", "out_of_seq_request"), ("bnxt_re", "oos_drop_count")}),
-    ("cnp_sent", {("mlx5", "np_cnp_sent"), ("irdma", "cnpSent"), ("bnxt_re", "tx_cnp_pkts"), ("hns", "tx_cnp_pkt")}),
-    ("link_downed", {("pma", "link_downed"), ("rxe", "link_downed"), ("ethtool", "link_down_events_phy")}),
-])
+@pytest.mark.parametrize(
+    ("name", "spellings"),
+    [
+        ("rnr_retries_exceeded", {("mlx5", "req_rnr_retries_exceeded"), ("rxe", "retry_rnr_exceeded_err")}),
+        (
+            "transport_retries_exceeded",
+            {
+                ("mlx5", "req_transport_retries_exceeded"),
+                ("rxe", "retry_exceeded_err"),
+                ("bnxt_re", "max_retry_exceeded"),
+            },
+        ),
+        ("rnr_naks_received", {("mlx5", "rnr_nak_retry_err"), ("rxe", "rcvd_rnr_err"), ("bnxt_re", "rnr_naks_rcvd")}),
+        ("rnr_naks_sent", {("rxe", "send_rnr_err")}),
+        ("ack_timeouts", {("mlx5", "local_ack_timeout_err"), ("bnxt_re", "to_retransmits")}),
+        (
+            "seq_err_naks_received",
+            {("mlx5", "packet_seq_err"), ("rxe", "rcvd_seq_err"), ("bnxt_re", "seq_err_naks_rcvd")},
+        ),
+        (
+            "out_of_sequence",
+            {("mlx5", "out_of_sequence"), ("rxe", "out_of_seq_request"), ("bnxt_re", "oos_drop_count")},
+        ),
+        (
+            "cnp_sent",
+            {("mlx5", "np_cnp_sent"), ("irdma", "cnpSent"), ("bnxt_re", "tx_cnp_pkts"), ("hns", "tx_cnp_pkt")},
+        ),
+        ("link_downed", {("pma", "link_downed"), ("rxe", "link_downed"), ("ethtool", "link_down_events_phy")}),
+    ],
+)
 def test_one_meaning_has_one_name_across_drivers(name, spellings):
     assert spellings <= {(row[0], row[1]) for row in counters.COUNTERS if row[2] == name}
 
@@ -49,21 +67,39 @@ def test_one_meaning_has_one_name_across_drivers(name, spellings):
 def test_rnr_naks_alone_are_not_terminal_and_exceeded_retries_are():
     assert ROWS["mlx5", "rnr_nak_retry_err"][5] == 0
     assert ROWS["mlx5", "local_ack_timeout_err"][5] == 0
-    for key in (("mlx5", "req_rnr_retries_exceeded"), ("mlx5", "req_transport_retries_exceeded"),
-                ("rxe", "retry_exceeded_err"), ("bnxt_re", "max_retry_exceeded")):
+    for key in (
+        ("mlx5", "req_rnr_retries_exceeded"),
+        ("mlx5", "req_transport_retries_exceeded"),
+        ("rxe", "retry_exceeded_err"),
+        ("bnxt_re", "max_retry_exceeded"),
+    ):
         assert ROWS[key][5] == 1
 
 
 def test_flushes_and_congestion_control_are_benign():
-    for key in (("mlx5", "req_cqe_flush_error"), ("mlx5", "rp_cnp_handled"), ("mlx5", "np_cnp_sent"),
-                ("pma", "VL15_dropped"), ("rxe", "ack_deferred"), ("ethtool", "rx_corrected_bits_phy")):
+    for key in (
+        ("mlx5", "req_cqe_flush_error"),
+        ("mlx5", "rp_cnp_handled"),
+        ("mlx5", "np_cnp_sent"),
+        ("pma", "VL15_dropped"),
+        ("rxe", "ack_deferred"),
+        ("ethtool", "rx_corrected_bits_phy"),
+    ):
         assert ROWS[key][6] == 1, key
     assert ROWS["mlx5", "rp_cnp_ignored"][6] == 0
 
 
 def test_pma_counters_have_the_widths_of_the_port_counters_attribute_and_saturate():
-    widths = {"symbol_error": 16, "link_error_recovery": 8, "link_downed": 8, "local_link_integrity_errors": 4,
-              "excessive_buffer_overrun_errors": 4, "VL15_dropped": 16, "port_xmit_wait": 32, "port_xmit_data": 64}
+    widths = {
+        "symbol_error": 16,
+        "link_error_recovery": 8,
+        "link_downed": 8,
+        "local_link_integrity_errors": 4,
+        "excessive_buffer_overrun_errors": 4,
+        "VL15_dropped": 16,
+        "port_xmit_wait": 32,
+        "port_xmit_data": 64,
+    }
     assert {name: ROWS["pma", name][4] for name in widths} == widths
     assert ROWS["pma", "link_downed"][7] == "saturates" and ROWS["pma", "port_xmit_data"][7] == "wraps"
 
@@ -73,15 +109,25 @@ def test_q_counters_have_32_bits_and_congestion_counters_64():
     assert ROWS["mlx5", "np_cnp_sent"][4] == 64
 
 
-@pytest.mark.parametrize(("name", "expected"), [
-    ("rx_prio3_pause", ("pause_received", 3)), ("tx_prio0_pause_duration", ("pause_sent_duration", 0)),
-    ("rx_prio7_discards", ("rx_priority_discards", 7)), ("rx_err_lane_2_phy", ("lane_errors", None)),
-    ("pfc_pri5_rx_duration_us", ("pause_received_duration", 5)), ("rx_pfc_ena_frames_pri4", ("pause_received", 4)),
-    ("rx_discard_packets_cos1", ("rx_queue_discards", None)), ("rx_discards_phy", ("rx_port_discards", None)),
-    ("rx_crc_errors_phy", ("rx_fcs_errors", None)), ("rx0_packets", (None, None)), ("", (None, None)),
-    ("rx_prio_pause", (None, None)), ("rx_prio99999_pause", (None, None)),
-    ("rx_prio{N}_pause", ("pause_received", None)),
-])
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("rx_prio3_pause", ("pause_received", 3)),
+        ("tx_prio0_pause_duration", ("pause_sent_duration", 0)),
+        ("rx_prio7_discards", ("rx_priority_discards", 7)),
+        ("rx_err_lane_2_phy", ("lane_errors", None)),
+        ("pfc_pri5_rx_duration_us", ("pause_received_duration", 5)),
+        ("rx_pfc_ena_frames_pri4", ("pause_received", 4)),
+        ("rx_discard_packets_cos1", ("rx_queue_discards", None)),
+        ("rx_discards_phy", ("rx_port_discards", None)),
+        ("rx_crc_errors_phy", ("rx_fcs_errors", None)),
+        ("rx0_packets", (None, None)),
+        ("", (None, None)),
+        ("rx_prio_pause", (None, None)),
+        ("rx_prio99999_pause", (None, None)),
+        ("rx_prio{N}_pause", ("pause_received", None)),
+    ],
+)
 def test_ethtool_names_give_signal_and_priority(name, expected):
     assert counters.ethtool_signal(name) == expected
 

@@ -8,9 +8,20 @@ from rdmadiag.errors import BadInput
 from rdmadiag.explain import error_cqe
 
 LAST = "00000000 92005204 0a03ac2e 007517d2"
-EXPECTED = {"name": "LOC_PROT_ERR", "wc_status": 4, "syndrome": 0x04, "vendor_err": 0x52, "hw_err_synd": 0x92,
-            "hw_synd_type": 0, "wqe_opcode_name": "SEND", "qpn": 0x03AC2E, "wqe_counter": 0x75, "signature": 0x17,
-            "cqe_opcode_name": "REQ_ERR", "owner": 0}
+EXPECTED = {
+    "name": "LOC_PROT_ERR",
+    "wc_status": 4,
+    "syndrome": 0x04,
+    "vendor_err": 0x52,
+    "hw_err_synd": 0x92,
+    "hw_synd_type": 0,
+    "wqe_opcode_name": "SEND",
+    "qpn": 0x03AC2E,
+    "wqe_counter": 0x75,
+    "signature": 0x17,
+    "cqe_opcode_name": "REQ_ERR",
+    "owner": 0,
+}
 ROWS = ["00000000 00000000 00000000 00000000"] * 2 + ["0000002a 00000000 00000000 00000000", LAST]
 
 
@@ -25,8 +36,10 @@ FORMS = {
     "kernel 6": "\n".join(f"[ 1234.56789{at}] infiniband mlx5_0: cqe_dump: {row}" for at, row in enumerate(KERNEL)),
     "kernel, one line": " ".join(f"cqe_dump: {row}" for row in KERNEL),
     "kernel, last row": "Jan 12 03:11:01 node-a kernel: " + KERNEL[3],
-    "kernel 4": "\n".join(f"[ 1234.5] mlx5_0:dump_cqe:275:(pid 0): {row}" if at == 0 else f"[ 1234.5] {row}"
-                          for at, row in enumerate(ROWS)),
+    "kernel 4": "\n".join(
+        f"[ 1234.5] mlx5_0:dump_cqe:275:(pid 0): {row}" if at == 0 else f"[ 1234.5] {row}"
+        for at, row in enumerate(ROWS)
+    ),
     "one line": " ".join(ROWS),
     "a word a line": "\n".join(" ".join(ROWS).split()),
     "mpirun": "\n".join(f"[1,0]<stderr>: {row}" for row in ROWS),
@@ -96,8 +109,9 @@ def test_an_unknown_vendor_code_leaves_the_status_to_speak():
     assert answer["vendor_evidence"] == "unknown" and answer["causes"]
 
 
-@pytest.mark.parametrize("text", ["", "hello", "00000000 92005204 0a03ac2e", "0000003z: 00", "zz" * 16,
-                                  "00000000 " * 16])
+@pytest.mark.parametrize(
+    "text", ["", "hello", "00000000 92005204 0a03ac2e", "0000003z: 00", "zz" * 16, "00000000 " * 16]
+)
 def test_garbage_is_refused(text):
     if text.startswith("00000000 0"):
         assert error_cqe.parse(text) == []

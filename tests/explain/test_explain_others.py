@@ -1,7 +1,6 @@
 """GIDs, errno, port states, firmware command status."""
 
 import errno as numbers
-import time
 
 import pytest
 from hypothesis import given
@@ -11,13 +10,29 @@ from rdmadiag.errors import BadInput
 from rdmadiag.explain import errno, gid, mlx5_cmd_status, port_state
 
 
-@pytest.mark.parametrize(("text", "kind"), [
-    ("0000:0000:0000:0000:0000:0000:0000:0000", "zero"), ("::", "zero"), ("fe80::1", "link_local"),
-    ("fe80:0000:0000:0000:0000:0000:0000:0000", "link_local"), ("febf::1", "link_local"), ("fec0::1", "ipv6"),
-    ("0000:0000:0000:0000:0000:ffff:0a00:0001", "ipv4"), ("::ffff:10.0.0.1", "ipv4"), ("::ffff:0.0.0.0", "ipv4"),
-    ("2001:db8::1", "ipv6"), ("::1", "ipv6"), ("ff02::1", "ipv6"), ("", None), ("fe80", None), ("10.0.0.1", None),
-    ("fe80::1%eth0", None), ("a\0b", None), ("\ud800", None),
-])
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("0000:0000:0000:0000:0000:0000:0000:0000", "zero"),
+        ("::", "zero"),
+        ("fe80::1", "link_local"),
+        ("fe80:0000:0000:0000:0000:0000:0000:0000", "link_local"),
+        ("febf::1", "link_local"),
+        ("fec0::1", "ipv6"),
+        ("0000:0000:0000:0000:0000:ffff:0a00:0001", "ipv4"),
+        ("::ffff:10.0.0.1", "ipv4"),
+        ("::ffff:0.0.0.0", "ipv4"),
+        ("2001:db8::1", "ipv6"),
+        ("::1", "ipv6"),
+        ("ff02::1", "ipv6"),
+        ("", None),
+        ("fe80", None),
+        ("10.0.0.1", None),
+        ("fe80::1%eth0", None),
+        ("a\0b", None),
+        ("\ud800", None),
+    ],
+)
 def test_kinds_of_gids(text, kind):
     assert gid.kind(text) == kind
 
@@ -55,17 +70,16 @@ def test_kind_and_ipv4_take_any_text(text):
 
 @given(st.ip_addresses(v=6))
 def test_all_ipv6_addresses_have_a_kind(address):
-    expected = ("zero" if address.packed == bytes(16) else "ipv4" if address.ipv4_mapped is not None
-                else "link_local" if address.is_link_local else "ipv6")
+    expected = (
+        "zero"
+        if address.packed == bytes(16)
+        else "ipv4"
+        if address.ipv4_mapped is not None
+        else "link_local"
+        if address.is_link_local
+        else "ipv6"
+    )
     assert gid.kind(str(address)) == expected == gid.kind(address.exploded)
-
-
-def test_a_table_of_gids_is_judged_in_no_time():
-    texts = ["fe80:0000:0000:0000:0255:44ff:fe33:2211", "0000:0000:0000:0000:0000:ffff:0a00:0001"] * 5000
-    used = time.process_time()
-    for text in texts:
-        gid.kind(text)
-    assert time.process_time() - used < 1.0  # a tenth of this is usual; wall time is not asked
 
 
 def test_the_same_errno_means_other_things_for_other_calls():
@@ -73,10 +87,17 @@ def test_the_same_errno_means_other_things_for_other_calls():
     assert "send queue is full" in errno.decode("ENOMEM", "ibv_post_send")["meaning"]
 
 
-@pytest.mark.parametrize("words", [
-    ("ENOMEM", "ibv_reg_mr"), ("ibv_reg_mr", "12"), ("-12", "reg_mr"), ("errno", "12", "ibv_reg_mr"),
-    ("ibv_reg_mr", "Cannot", "allocate", "memory"), ("ibv_reg_mr_iova2()", "12"),
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("ENOMEM", "ibv_reg_mr"),
+        ("ibv_reg_mr", "12"),
+        ("-12", "reg_mr"),
+        ("errno", "12", "ibv_reg_mr"),
+        ("ibv_reg_mr", "Cannot", "allocate", "memory"),
+        ("ibv_reg_mr_iova2()", "12"),
+    ],
+)
 def test_errno_and_call_in_every_spelling(words):
     answer = errno.decode(*words)
     assert (answer["call"], answer["number"]) == ("ibv_reg_mr", numbers.ENOMEM)
@@ -105,22 +126,36 @@ def test_unknown_errnos_and_calls_are_refused(words):
         errno.decode(*words)
 
 
-@pytest.mark.parametrize(("words", "name"), [
-    (("4: ACTIVE",), "ACTIVE"), (("active",), "ACTIVE"), (("4",), "ACTIVE"),
-    (("phys", "4"), "PortConfigurationTraining"),
-    (("phys_state: 2",), "Polling"), (("5: LinkUp",), "LinkUp"), (("5", "LinkUp"), "LinkUp"),
-    (("Phy Test",), "Phy Test"),
-    (("1: DOWN",), "DOWN"), (("7",), "Phy Test"),
-])
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("4: ACTIVE",), "ACTIVE"),
+        (("active",), "ACTIVE"),
+        (("4",), "ACTIVE"),
+        (("phys", "4"), "PortConfigurationTraining"),
+        (("phys_state: 2",), "Polling"),
+        (("5: LinkUp",), "LinkUp"),
+        (("5", "LinkUp"), "LinkUp"),
+        (("Phy Test",), "Phy Test"),
+        (("1: DOWN",), "DOWN"),
+        (("7",), "Phy Test"),
+    ],
+)
 def test_port_states(words, name):
     assert port_state.decode(*words)["name"] == name
 
 
-@pytest.mark.parametrize(("words", "name"), [
-    (("0x3",), "bad parameter"), (("bad parameter(0x3)",), "bad parameter"), (("10",), "bad index"),
-    (("0x10",), "bad QP state"),
-    (("limits", "exceeded(0x8)"), "limits exceeded"), (("FW not ready",), "FW not ready"),
-    (("0x50",), "bad input length"),
-])
+@pytest.mark.parametrize(
+    ("words", "name"),
+    [
+        (("0x3",), "bad parameter"),
+        (("bad parameter(0x3)",), "bad parameter"),
+        (("10",), "bad index"),
+        (("0x10",), "bad QP state"),
+        (("limits", "exceeded(0x8)"), "limits exceeded"),
+        (("FW not ready",), "FW not ready"),
+        (("0x50",), "bad input length"),
+    ],
+)
 def test_firmware_command_statuses(words, name):
     assert mlx5_cmd_status.decode(*words)["name"] == name

@@ -14,12 +14,22 @@ def mask(*names):
     return sum(qp_states.BITS[name] for name in names)
 
 
-@pytest.mark.parametrize(("old", "new", "kind", "required"), [
-    ("RESET", "INIT", "RC", 0x39), ("INIT", "RTR", "RC", 0x129181), ("RTR", "RTS", "RC", 0x12E01),
-    ("RESET", "INIT", "UC", 0x39), ("INIT", "RTR", "UC", 0x101181), ("RTR", "RTS", "UC", 0x10001),
-    ("RESET", "INIT", "UD", 0x71), ("INIT", "RTR", "UD", 0x1), ("RTR", "RTS", "UD", 0x10001),
-    ("RTR", "RTS", "XRC_TGT", 0x10201), ("RESET", "INIT", "RAW_PACKET", 0x21),
-])
+@pytest.mark.parametrize(
+    ("old", "new", "kind", "required"),
+    [
+        ("RESET", "INIT", "RC", 0x39),
+        ("INIT", "RTR", "RC", 0x129181),
+        ("RTR", "RTS", "RC", 0x12E01),
+        ("RESET", "INIT", "UC", 0x39),
+        ("INIT", "RTR", "UC", 0x101181),
+        ("RTR", "RTS", "UC", 0x10001),
+        ("RESET", "INIT", "UD", 0x71),
+        ("INIT", "RTR", "UD", 0x1),
+        ("RTR", "RTS", "UD", 0x10001),
+        ("RTR", "RTS", "XRC_TGT", 0x10201),
+        ("RESET", "INIT", "RAW_PACKET", 0x21),
+    ],
+)
 def test_the_masks_that_programs_pass_are_the_required_ones(old, new, kind, required):
     assert qp_states.TABLE[old, new][kind][0] | STATE == required
     assert qp_states.check(old, new, kind, required).ok
@@ -47,8 +57,19 @@ def test_a_bit_without_a_name_is_refused_and_shown():
     assert qp_states.attributes(verdict.unknown) == ["bit 30"]
 
 
-@pytest.mark.parametrize(("old", "new"), [("RESET", "RTR"), ("RESET", "RTS"), ("INIT", "RTS"), ("ERR", "INIT"),
-                                         ("RTS", "INIT"), ("RESET", "ERR"), ("RTS", "SQE"), ("SQD", "RTR")])
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("RESET", "RTR"),
+        ("RESET", "RTS"),
+        ("INIT", "RTS"),
+        ("ERR", "INIT"),
+        ("RTS", "INIT"),
+        ("RESET", "ERR"),
+        ("RTS", "SQE"),
+        ("SQD", "RTR"),
+    ],
+)
 def test_illegal_transitions_decode_with_the_legal_ones(old, new):
     answer = qp_transition.decode(old, new)
     assert answer["legal"] is False

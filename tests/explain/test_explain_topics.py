@@ -17,10 +17,38 @@ WORDS = st.lists(
     st.one_of(
         st.text(max_size=40),
         st.from_regex(r"(0x)?[0-9a-fA-F]{1,9}", fullmatch=True),
-        st.sampled_from(["mlx5", "efa", "RC", "INIT", "RTR", "->", "12", "phys", "rxe", "ENOMEM", "ibv_reg_mr", "7ms",
-                         "",
-                         "retry_cnt=7", "rx_prio3_pause", "vport_", "fe80::1", "00000030:", "0", "31", "\ud800", "²",
-                         "٣", "0x", "1e9s", "nan", "infs", "9" * 5000]),
+        st.sampled_from(
+            [
+                "mlx5",
+                "efa",
+                "RC",
+                "INIT",
+                "RTR",
+                "->",
+                "12",
+                "phys",
+                "rxe",
+                "ENOMEM",
+                "ibv_reg_mr",
+                "7ms",
+                "",
+                "retry_cnt=7",
+                "rx_prio3_pause",
+                "vport_",
+                "fe80::1",
+                "00000030:",
+                "0",
+                "31",
+                "\ud800",
+                "²",
+                "٣",
+                "0x",
+                "1e9s",
+                "nan",
+                "infs",
+                "9" * 5000,
+            ]
+        ),
     ),
     max_size=6,
 )
@@ -65,8 +93,14 @@ def test_aliases_name_topics_and_are_none_themselves():
 
 
 def test_the_tables_that_every_check_imports_load_no_heavy_module():
-    code = ("import sys; before = set(sys.modules); import rdmadiag.explain.counters, rdmadiag.explain.wc_status; "
-            "print(*sorted(set(sys.modules) - before))")
-    loaded = subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {code}"],
-                            capture_output=True, text=True, check=True).stdout.split()
+    code = (
+        "import sys; before = set(sys.modules); import rdmadiag.explain.counters, rdmadiag.explain.wc_status; "
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path[:0] = {sys.path!r}; {code}"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
     assert not {"dataclasses", "difflib", "inspect", "socket", "ipaddress", "click", "json"} & set(loaded)

@@ -6,12 +6,23 @@ from rdmadiag.errors import BadInput
 from rdmadiag.explain import vendor_err
 
 
-@pytest.mark.parametrize(("code", "status", "evidence"), [
-    (0x53, 4, "measured"), (0x52, 4, "measured"), (0x33, 4, "measured"), (0xF5, 5, "measured"), (0x8A, 9, "measured"),
-    (0x88, 10, "measured"), (0x87, 13, "measured"), (0x81, 12, "measured"), (0x51, 4, "reported"),
-    (0x89, 11, "reported"),
-    (0x93, 16, "source"), (0x54, None, "unverified"),
-])
+@pytest.mark.parametrize(
+    ("code", "status", "evidence"),
+    [
+        (0x53, 4, "measured"),
+        (0x52, 4, "measured"),
+        (0x33, 4, "measured"),
+        (0xF5, 5, "measured"),
+        (0x8A, 9, "measured"),
+        (0x88, 10, "measured"),
+        (0x87, 13, "measured"),
+        (0x81, 12, "measured"),
+        (0x51, 4, "reported"),
+        (0x89, 11, "reported"),
+        (0x93, 16, "source"),
+        (0x54, None, "unverified"),
+    ],
+)
 def test_mlx5_pairs_say_how_sure_they_are(code, status, evidence):
     answer = vendor_err.lookup(code, status, "mlx5")
     assert answer is not None

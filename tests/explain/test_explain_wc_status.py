@@ -6,12 +6,23 @@ from rdmadiag.errors import BadInput
 from rdmadiag.explain import wc_status
 
 
-@pytest.mark.parametrize("words", [
-    ("12",), ("0xc",), ("RETRY_EXC_ERR",), ("IBV_WC_RETRY_EXC_ERR",), ("ibv_wc_retry_exc_err",),
-    ("IB_WC_RETRY_EXC_ERR",),
-    ("transport retry counter exceeded",), ("transport", "retry", "counter", "exceeded"), ("status=12",),
-    ("IBV_WC_RETRY_EXC_ERR(12)",), ("error 12",), ("transport retry counter exceeded (12)",),
-])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("12",),
+        ("0xc",),
+        ("RETRY_EXC_ERR",),
+        ("IBV_WC_RETRY_EXC_ERR",),
+        ("ibv_wc_retry_exc_err",),
+        ("IB_WC_RETRY_EXC_ERR",),
+        ("transport retry counter exceeded",),
+        ("transport", "retry", "counter", "exceeded"),
+        ("status=12",),
+        ("IBV_WC_RETRY_EXC_ERR(12)",),
+        ("error 12",),
+        ("transport retry counter exceeded (12)",),
+    ],
+)
 def test_all_spellings_of_status_12_decode_alike(words):
     answer = wc_status.decode(*words)
     assert (answer["number"], answer["name"]) == (12, "RETRY_EXC_ERR")

@@ -8,12 +8,25 @@ from rdmadiag.errors import BadInput
 from rdmadiag.explain import ack_timeout, aeth, opcode, rnr_timer
 
 
-@pytest.mark.parametrize(("value", "name"), [
-    (0x00, "ACK"), (0x1F, "ACK"), (0x20, "RNR_NAK"), (0x3F, "RNR_NAK"), (0x40, "RESERVED"), (0x5F, "RESERVED"),
-    (0x60, "NAK_PSN_SEQUENCE_ERROR"), (0x61, "NAK_INVALID_REQUEST"), (0x62, "NAK_REMOTE_ACCESS"),
-    (0x63, "NAK_REMOTE_OPERATIONAL"), (0x64, "NAK_INVALID_RD_REQUEST"), (0x65, "RESERVED"), (0x80, "RESERVED"),
-    (0xE0, "RESERVED"),
-])
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (0x00, "ACK"),
+        (0x1F, "ACK"),
+        (0x20, "RNR_NAK"),
+        (0x3F, "RNR_NAK"),
+        (0x40, "RESERVED"),
+        (0x5F, "RESERVED"),
+        (0x60, "NAK_PSN_SEQUENCE_ERROR"),
+        (0x61, "NAK_INVALID_REQUEST"),
+        (0x62, "NAK_REMOTE_ACCESS"),
+        (0x63, "NAK_REMOTE_OPERATIONAL"),
+        (0x64, "NAK_INVALID_RD_REQUEST"),
+        (0x65, "RESERVED"),
+        (0x80, "RESERVED"),
+        (0xE0, "RESERVED"),
+    ],
+)
 def test_syndromes_at_the_borders_of_their_classes(value, name):
     assert aeth.syndrome(value)["name"] == name
 
@@ -34,10 +47,18 @@ def test_a_sequence_nak_is_retried_and_an_access_nak_ends_in_status_10():
     assert aeth.syndrome(0x62)["retried"] is False and aeth.syndrome(0x62)["wc_status"] == "REM_ACCESS_ERR"
 
 
-@pytest.mark.parametrize(("words", "number", "msn"), [
-    (("0x1f000001",), 0x1F, 1), (("0x00000001",), 0, 1), (("00000001",), 0, 1), (("0x62ffffff",), 0x62, 0xFFFFFF),
-    (("0x60", "17"), 0x60, 17), (("98",), 0x62, None), (("0x62",), 0x62, None),
-])
+@pytest.mark.parametrize(
+    ("words", "number", "msn"),
+    [
+        (("0x1f000001",), 0x1F, 1),
+        (("0x00000001",), 0, 1),
+        (("00000001",), 0, 1),
+        (("0x62ffffff",), 0x62, 0xFFFFFF),
+        (("0x60", "17"), 0x60, 17),
+        (("98",), 0x62, None),
+        (("0x62",), 0x62, None),
+    ],
+)
 def test_a_whole_header_splits_into_syndrome_and_msn(words, number, msn):
     answer = aeth.decode(*words)
     assert (answer["number"], answer.get("msn")) == (number, msn)
@@ -53,28 +74,54 @@ def test_every_syndrome_has_an_answer(value):
     assert aeth.syndrome(value)["number"] == value
 
 
-@pytest.mark.parametrize(("value", "name", "headers"), [
-    (0x04, "RC_SEND_ONLY", ()), (0x06, "RC_RDMA_WRITE_FIRST", ("RETH",)), (0x07, "RC_RDMA_WRITE_MIDDLE", ()),
-    (0x0B, "RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE", ("RETH", "ImmDt")), (0x0E, "RC_RDMA_READ_RESPONSE_MIDDLE", ()),
-    (0x10, "RC_RDMA_READ_RESPONSE_ONLY", ("AETH",)), (0x12, "RC_ATOMIC_ACKNOWLEDGE", ("AETH", "AtomicAckETH")),
-    (0x17, "RC_SEND_ONLY_WITH_INVALIDATE", ("IETH",)), (0x1C, "RC_FLUSH", ("FETH", "RETH")),
-    (0x2A, "UC_RDMA_WRITE_ONLY", ("RETH",)), (0x64, "UD_SEND_ONLY", ("DETH",)),
-    (0x65, "UD_SEND_ONLY_WITH_IMMEDIATE", ("DETH", "ImmDt")), (0xAA, "XRC_RDMA_WRITE_ONLY", ("XRCETH", "RETH")),
-    (0xB1, "XRC_ACKNOWLEDGE", ("AETH",)), (0x81, "CNP", ()),
-    (0x15, "RESERVED", ()), (0x18, "RESERVED", ()), (0x2C, "RESERVED", ()), (0x31, "RESERVED", ()),
-    (0x60, "RESERVED", ()),
-    (0x80, "RESERVED", ()), (0xE5, "VENDOR", ()),
-])
+@pytest.mark.parametrize(
+    ("value", "name", "headers"),
+    [
+        (0x04, "RC_SEND_ONLY", ()),
+        (0x06, "RC_RDMA_WRITE_FIRST", ("RETH",)),
+        (0x07, "RC_RDMA_WRITE_MIDDLE", ()),
+        (0x0B, "RC_RDMA_WRITE_ONLY_WITH_IMMEDIATE", ("RETH", "ImmDt")),
+        (0x0E, "RC_RDMA_READ_RESPONSE_MIDDLE", ()),
+        (0x10, "RC_RDMA_READ_RESPONSE_ONLY", ("AETH",)),
+        (0x12, "RC_ATOMIC_ACKNOWLEDGE", ("AETH", "AtomicAckETH")),
+        (0x17, "RC_SEND_ONLY_WITH_INVALIDATE", ("IETH",)),
+        (0x1C, "RC_FLUSH", ("FETH", "RETH")),
+        (0x2A, "UC_RDMA_WRITE_ONLY", ("RETH",)),
+        (0x64, "UD_SEND_ONLY", ("DETH",)),
+        (0x65, "UD_SEND_ONLY_WITH_IMMEDIATE", ("DETH", "ImmDt")),
+        (0xAA, "XRC_RDMA_WRITE_ONLY", ("XRCETH", "RETH")),
+        (0xB1, "XRC_ACKNOWLEDGE", ("AETH",)),
+        (0x81, "CNP", ()),
+        (0x15, "RESERVED", ()),
+        (0x18, "RESERVED", ()),
+        (0x2C, "RESERVED", ()),
+        (0x31, "RESERVED", ()),
+        (0x60, "RESERVED", ()),
+        (0x80, "RESERVED", ()),
+        (0xE5, "VENDOR", ()),
+    ],
+)
 def test_opcodes_name_their_transport_and_headers(value, name, headers):
     answer = opcode.lookup(value)
     assert (answer["name"], tuple(header["name"] for header in answer["headers"])) == (name, headers)
     assert opcode.headers(value) == headers
 
 
-@pytest.mark.parametrize(("text", "value"), [
-    ("cnp", 0x81), ("ACK", 0x11), ("RC_ACK", 0x11), ("SEND_ONLY", 0x04), ("ud send only", 0x64), ("FADD", 0x14),
-    ("IB_OPCODE_RC_RDMA_READ_REQUEST", 0x0C), ("rdma-write-only", 0x0A), ("17", 17), ("0x11", 0x11),
-])
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("cnp", 0x81),
+        ("ACK", 0x11),
+        ("RC_ACK", 0x11),
+        ("SEND_ONLY", 0x04),
+        ("ud send only", 0x64),
+        ("FADD", 0x14),
+        ("IB_OPCODE_RC_RDMA_READ_REQUEST", 0x0C),
+        ("rdma-write-only", 0x0A),
+        ("17", 17),
+        ("0x11", 0x11),
+    ],
+)
 def test_opcodes_are_found_by_name(text, value):
     assert opcode.decode(text)["number"] == value
 
@@ -110,8 +157,9 @@ def test_giving_up_takes_one_try_more_than_retries_and_up_to_four_times_that():
     assert ack_timeout.decode("14", "retry_cnt", "3")["gives_up_seconds"] == pytest.approx([0.268435456, 1.073741824])
 
 
-@pytest.mark.parametrize(("text", "code"), [("67ms", 14), ("1s", 18), ("4.096us", 1), ("1us", 1), ("0.5s", 17),
-                                            ("9999999s", 31)])
+@pytest.mark.parametrize(
+    ("text", "code"), [("67ms", 14), ("1s", 18), ("4.096us", 1), ("1us", 1), ("0.5s", 17), ("9999999s", 31)]
+)
 def test_a_time_gives_the_nearest_code(text, code):
     assert ack_timeout.decode(text)["number"] == code
 

@@ -17,7 +17,12 @@ from rdmadiag.render import text
 
 DATA = Path(__file__).parent.parent / "data"
 FORMATS = registry.names(rdmadiag.render)
-FOLDERS = [DATA / "nodes/rxe-rnr", DATA / "nodes/mlx5-roce-8nic-h100", DATA / "reports/48-ucx-8229-memlock64", DATA / "reports/01-nccl-426-default-gid"]
+FOLDERS = [
+    DATA / "nodes/rxe-rnr",
+    DATA / "nodes/mlx5-roce-8nic-h100",
+    DATA / "reports/48-ucx-8229-memlock64",
+    DATA / "reports/01-nccl-426-default-gid",
+]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
@@ -30,7 +35,9 @@ def test_a_format_renders_a_report(name: str, folder: Path, checked: Callable[..
     assert report == before, "a renderer changes nothing"
 
 
-def test_the_verdict_comes_first_then_symptom_cause_proof_fix_and_next_step(checked: Callable[..., dict[str, Any]]) -> None:
+def test_the_verdict_comes_first_then_symptom_cause_proof_fix_and_next_step(
+    checked: Callable[..., dict[str, Any]],
+) -> None:
     printed = text.render(checked(DATA / "nodes/rxe-rnr"))
     assert printed.startswith("rxe-lab: WRONG: ")
     places = [printed.index(word) for word in ("ERROR: ", "CAUSE: ", "fix 1. ", "\nNext\n")]
@@ -39,7 +46,10 @@ def test_the_verdict_comes_first_then_symptom_cause_proof_fix_and_next_step(chec
 
 
 def test_a_healthy_node_says_so_in_the_first_line(checked: Callable[..., dict[str, Any]]) -> None:
-    assert "nothing wrong at warning or above" in text.render(checked(DATA / "nodes/mlx5-roce-8nic-h100"), width=200).splitlines()[0]
+    assert (
+        "nothing wrong at warning or above"
+        in text.render(checked(DATA / "nodes/mlx5-roce-8nic-h100"), width=200).splitlines()[0]
+    )
 
 
 def test_nothing_judged_is_not_called_healthy(checked: Callable[..., dict[str, Any]], tmp_path: Path) -> None:

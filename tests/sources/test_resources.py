@@ -1,7 +1,5 @@
 """Resources, in the shape of iproute2 6.15 (rdma/res*.c) and of older releases where they differ."""
 
-import time
-
 from hypothesis import given
 from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, lines, rows
@@ -175,12 +173,9 @@ def test_a_refused_kind_is_a_gap_and_the_others_are_read():
     assert len(block_rows(found)) == 1
 
 
-def test_a_hundred_thousand_queue_pairs_are_read_in_little_time():
+def test_a_hundred_thousand_queue_pairs_are_one_block_of_rows():
     objects = [{**QP, "lqpn": number} for number in range(100_000)]
-    begin = time.perf_counter()
     block = resources.rows("qp", objects)
-    # Some 0.05 s on one core of 2023; wide, for a busy machine must not fail a test.
-    assert time.perf_counter() - begin < 2
     assert block.tuples[-1][2] == 99_999
 
 
