@@ -173,7 +173,7 @@ def _evidence(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _rank(node: _Node) -> tuple[Any, ...]:
-    # Confirmed causes of symptoms (roots before their effects), then unknown causes, then risks, then symptoms that nothing explains, then the rest.
+    # Confirmed causes of symptoms (roots before their effects), then unknown causes, then risks, then symptoms.
     symptoms = len(node.symptoms()) if node.rule.kind == "cause" else 0
     if node.rule.kind == "symptom":
         place = 5

@@ -32,8 +32,8 @@ def evidence_of(
 ) -> Evidence:
     """Make the evidence that an example names. Raises BadFile for a table or column that does not exist.
 
-    Keys: a table's name with rows (node `n` unless a row names one); `text`, `kernel_text`: lines of a pasted log or tool output, of a whole
-    kernel log; `gaps`: names of tables or views that could not be seen.
+    Keys: a table's name with rows (node `n` unless a row names one); `text`: lines of a pasted log or tool output;
+    `kernel_text`: lines of a whole kernel log; `gaps`: names of tables or views that could not be seen.
     """
     evidence = Evidence(rulebook.extra_log_columns(book))
     for name, rows in example.items():
