@@ -1,6 +1,7 @@
 """Field reports: the root cause that was established in the thread is among the first three causes.
 
-`tests/data/reports/NN-slug` are the 22 given ones, `more/` those gathered since. Each has a `SLUG.expected.json`
+`tests/data/reports/NN-slug` are the 22 given ones, `more/` those gathered since, `blind/` 30 that were gathered before
+the rules were read (docs/accuracy.md has the figures of their first run). Each has a `SLUG.expected.json`
 (the diagnosis of the thread), and `roots.json` names the rules that state that diagnosis.
 """
 
@@ -16,6 +17,7 @@ import pytest
 DATA = Path(__file__).parent / "data/reports"
 GIVEN = sorted(path for path in DATA.iterdir() if path.is_dir() and path.name[:2].isdigit())
 MORE = sorted(path for path in (DATA / "more").iterdir() if path.is_dir())
+BLIND = sorted(path for path in (DATA / "blind").iterdir() if path.is_dir())
 ROOTS: dict[str, dict[str, Any]] = json.loads((DATA / "roots.json").read_text())
 LOUD = {"warning", "error", "critical"}
 
@@ -50,7 +52,7 @@ def table(outcomes: list[Outcome]) -> str:
 
 
 def test_every_report_has_its_roots_named(book: Any) -> None:
-    assert {path.name for path in [*GIVEN, *MORE]} == set(ROOTS)
+    assert {path.name for path in [*GIVEN, *MORE, *BLIND]} == set(ROOTS)
     named = {rule for roots in ROOTS.values() for rule in [*roots["rules"], *roots.get("also_true", [])]}
     assert sorted(named - set(book.rules)) == []
 
@@ -72,6 +74,19 @@ def test_the_reports_gathered_since(checked: Callable[..., dict[str, Any]], caps
         print(f"\n{table(outcomes)}")
     assert [o for o in outcomes if o.wrong] == []
     assert len([o for o in outcomes if o.place]) >= 0.85 * len(outcomes)
+
+
+def test_the_reports_of_the_blind_run(
+    checked: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = [outcome(folder, checked(folder)) for folder in BLIND]
+    with capsys.disabled():
+        print(f"\n{table(outcomes)}")
+    found = [o for o in outcomes if o.place]
+    assert len(outcomes) == 30
+    assert [o for o in outcomes if o.wrong] == []
+    assert len(found) >= 28
+    assert len([o for o in found if o.answer == "confirmed"]) >= 16
 
 
 @pytest.mark.parametrize("name", ["11-nccl-1676-gdr-disabled-peermem", "13-charm-2532-retrycnt"])
