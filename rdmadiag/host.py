@@ -260,7 +260,10 @@ class CapturedHost:
         if name in ("", ".", ".."):
             return self._walk(path)
         if folder not in self._folders:  # a tree does not change, and thousands of files share a folder
-            self._folders[folder] = self._walk(folder)
+            try:
+                self._folders[folder] = self._walk(folder)
+            except NotGiven:
+                return self._walk(path)  # what is absent may be named as a whole
         return self._walk(f"/{name}", self._folders[folder].rstrip("/"))
 
     def _walk(self, path: str, done: str = "", depth: int = 0) -> str:
@@ -274,6 +277,8 @@ class CapturedHost:
             step = f"{done}/{part}"
             entry = self.tree.entry(step)
             if entry is False:
+                if self._absent("/".join([step, *parts[number + 1 :]])):
+                    raise NotPresent(f"{path}: not there")
                 raise self._missing(step)
             if isinstance(entry, str):
                 target = entry if entry.startswith("/") else f"{done}/{entry}"
@@ -281,9 +286,13 @@ class CapturedHost:
             done = step
         return done or "/"
 
+    def _absent(self, path: str) -> bool:
+        # The capture says of the path, or of a folder above it, that it is not there.
+        while path and path not in self.tree.absent:
+            path = path.rpartition("/")[0]
+        return bool(path)
+
     def _missing(self, path: str) -> NotPresent | NotGiven:
-        if path in self.tree.absent:
-            return NotPresent(f"{path}: not there")
         if path.count("/") <= 3 or path in _WHOLE_OR_NOT:
             return NotGiven(path, "the captured tree does not hold it", f"capture {path} too")
         return NotPresent(f"{path}: not there")
@@ -352,13 +361,16 @@ class RecordingHost:
         self.links: dict[str, str] = {}
         self.absent: set[str] = set()
         self.folders: dict[str, list[str]] = {}
+        self.seen: set[str] = set()
 
     def _note(self, path: str, call: Callable[[str], Any]) -> Any:
         try:
-            return call(path)
+            value = call(path)
         except NotPresent:
             self.absent.add(path)
             raise
+        self.seen.add(path)
+        return value
 
     def read_bytes(self, path: str) -> bytes:
         """See Host.read_bytes."""
@@ -382,8 +394,7 @@ class RecordingHost:
     def exists(self, path: str) -> bool:
         """See Host.exists."""
         there = self.host.exists(path)
-        if not there:
-            self.absent.add(path)
+        (self.seen if there else self.absent).add(path)
         return there
 
     def usable(self, path: str) -> bool | None:
@@ -402,6 +413,13 @@ class RecordingHost:
         """See Host.clock."""
         return self.host.clock()
 
+    def _names_alone(self) -> list[str]:
+        # Names that were listed or found to exist, of which no more is known.
+        names = {f"{folder}/{name}" for folder, found in self.folders.items() for name in found}
+        known = {*self.files, *self.links, *self.folders}
+        above = {path[:end] for path in known for end in range(len(path)) if path[end] == "/"}
+        return sorted((names | self.seen) - known - above)
+
     def tree_text(self) -> str:
         """Return what was read as the text of a captured tree (`tree.txt`), which CapturedHost reads back."""
         lines = [f"# seconds {self.host.clock():.6f}"]
@@ -411,6 +429,7 @@ class RecordingHost:
         for path, content in sorted(self.files.items()):
             if b"\0" not in content:
                 lines += [f"{path}:{line}" for line in content.decode(errors="replace").splitlines() or [""]]
+        lines += [f"{path}:" for path in self._names_alone()]
         return "\n".join(lines) + "\n"
 
 

@@ -244,7 +244,8 @@ def _members(node: str | None, path: str, members: Iterator[archive.Member]) -> 
         more = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
         yield Refused(f"{path}:{names[0]}{more}", f"{reason}; it was not taken", "truncated")
     if problem:
-        yield Refused(path, f"{problem}; the rest was not read" if taken else problem, "truncated")
+        partly = f"{problem}; the rest was not read"
+        yield Refused(path, partly, "truncated") if taken else Refused(path, problem)
 
 
 def _sorted(node: str | None, path: str, members: dict[str, bytes | str]) -> Iterator[Part]:
