@@ -97,76 +97,79 @@ class Result(NamedTuple):
     seconds: float
 
 
-class _Guard:
-    """Allows a query to read tables and call known functions, and stops it when its time is up."""
+class Guard:
+    """A database in which, within the `with` block, only bounded reading is possible.
+
+    A query may read the evidence tables and call FUNCTIONS; it ends at its deadline, and so does the growth of its memory.
+    """
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
-        self.tables: set[str] = set()
-        self.refused = ""
-        self.deadline = float("inf")
+        self._read: set[tuple[str | None, str | None]] = set()
+        self._refused = ""
+        self._deadline = float("inf")
         self._known = {*table_names(), "kernel_event", "app_event"}
 
-    def _authorize(
-        self, action: int, first: str | None, second: str | None, database: str | None, view: str | None
-    ) -> int:
+    def _authorize(self, action: int, first: str | None, second: str | None, _: str | None, view: str | None) -> int:
         if action == _ACTION_READ:
-            if first in self._known:
-                self.tables.add(first or "")
-                self.tables.update(MADE_OF.get(first or "", ()))
-            elif (first or "").startswith(("sqlite_", "pragma_")):
+            self._read.add((first, view))
+            if first is not None and first.startswith(("sqlite_", "pragma_")):
                 return self._refuse(f"table {first} may not be read")
-            if view in self._known:
-                self.tables.add(view or "")
             return sqlite3.SQLITE_OK
         if action in (_ACTION_SELECT, _ACTION_RECURSIVE):
             return sqlite3.SQLITE_OK
-        if action == _ACTION_FUNCTION:
-            return (
-                sqlite3.SQLITE_OK
-                if (second or "").lower() in FUNCTIONS
-                else self._refuse(f"function {second}() may not be called")
-            )
-        return self._refuse("only SELECT is allowed")
+        if action != _ACTION_FUNCTION:
+            return self._refuse("only SELECT is allowed")
+        if (second or "").lower() in FUNCTIONS:
+            return sqlite3.SQLITE_OK
+        return self._refuse(f"function {second}() may not be called")
 
     def _refuse(self, why: str) -> int:
-        self.refused = self.refused or why
+        self._refused = self._refused or why
         return sqlite3.SQLITE_DENY
 
-    def __enter__(self) -> _Guard:
+    def __enter__(self) -> Guard:
         self.db.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
         if hasattr(self.db, "setlimit"):
             self.db.setlimit(0, TEXT_BYTES)  # SQLITE_LIMIT_LENGTH
         self.db.set_authorizer(self._authorize)
-        self.db.set_progress_handler(lambda: 1 if time.monotonic() > self.deadline else 0, 20_000)
+        self.db.set_progress_handler(lambda: 1 if time.monotonic() > self._deadline else 0, 20_000)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.db.set_authorizer(None)
         self.db.set_progress_handler(None, 0)
 
+    def run(
+        self, sql: str, parameters: Mapping[str, Any], seconds: float
+    ) -> tuple[list[str], list[tuple[Any, ...]], int, set[str]]:
+        """Run one query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables read.
 
-def run(
-    db: sqlite3.Connection, sql: str, parameters: Mapping[str, Any], seconds: float
-) -> tuple[list[str], list[tuple[Any, ...]], int, set[str]]:
-    """Run one guarded query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables read.
-
-    Raises sqlite3.Error (not authorized, bad SQL, interrupted) or MemoryError, with what was refused as a note in the text.
-    """
-    with _Guard(db) as guard:
-        guard.deadline = time.monotonic() + seconds
+        Raises sqlite3.Error (not authorized, bad SQL, interrupted) or MemoryError, with what was refused as its text.
+        """
+        self._read, self._refused = set(), ""
+        self._deadline = time.monotonic() + seconds
         try:
-            cursor = db.execute(sql, parameters)
+            cursor = self.db.execute(sql, parameters)
             names = [column[0] for column in cursor.description or ()]
             rows = cursor.fetchmany(ROW_LIMIT)
             left_out = sum(1 for _ in cursor) if len(rows) == ROW_LIMIT else 0
         except sqlite3.Error as error:
-            if guard.refused:
-                raise sqlite3.DatabaseError(guard.refused) from error
+            if self._refused:
+                raise sqlite3.DatabaseError(self._refused) from error
             if "interrupted" in str(error):
                 raise sqlite3.OperationalError(f"took longer than {seconds:g} s") from error
             raise
-    return names, rows, left_out, guard.tables
+        tables = {name for pair in self._read for name in pair if name in self._known}
+        return names, rows, left_out, tables.union(*(MADE_OF.get(name, ()) for name in tables))
+
+
+def run(
+    db: sqlite3.Connection, sql: str, parameters: Mapping[str, Any], seconds: float
+) -> tuple[list[str], list[tuple[Any, ...]], int, set[str]]:
+    """Run one query in a Guard of its own."""
+    with Guard(db) as guard:
+        return guard.run(sql, parameters, seconds)
 
 
 def _bound(rule: Rule, site: Mapping[str, Any], since_seconds: float) -> dict[str, Any]:
@@ -194,10 +197,11 @@ def evaluate(
     """Run every rule. A rule whose tables have a gap and that has no row for a node answers unknown for it."""
     gaps = _gaps(evidence)
     nodes = evidence.nodes()
-    return {
-        rule.id: _evaluate(evidence, rule, _bound(rule, (site or {}).get(rule.id, {}), since_seconds), gaps, nodes)
-        for rule in book
-    }
+    with Guard(evidence.db) as guard:
+        return {
+            rule.id: _evaluate(guard, rule, _bound(rule, (site or {}).get(rule.id, {}), since_seconds), gaps, nodes)
+            for rule in book
+        }
 
 
 def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
@@ -207,11 +211,11 @@ def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _evaluate(
-    evidence: Evidence, rule: Rule, bound: Mapping[str, Any], gaps: list[dict[str, Any]], nodes: Sequence[str]
+    guard: Guard, rule: Rule, bound: Mapping[str, Any], gaps: list[dict[str, Any]], nodes: Sequence[str]
 ) -> Result:
     start = time.perf_counter()
     try:
-        names, rows, left_out, reads = run(evidence.db, rule.query, bound, RULE_SECONDS)
+        names, rows, left_out, reads = guard.run(rule.query, bound, RULE_SECONDS)
     except (sqlite3.Error, MemoryError) as error:
         reason = f"the rule's query failed: {error or 'out of memory'}"
         answers = [
