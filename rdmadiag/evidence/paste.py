@@ -127,6 +127,10 @@ def _by_sign(known: Iterable[Known]) -> list[tuple[str, Known]]:
 
 _JSON = re.compile(rb"\s*(?:\{|\[\s*[{\]])")
 _JSON_LINE = re.compile(rb"^[ \t]*(?:\[\s*)?\{", re.M)
+# Half a surrogate pair, which is no text that SQLite or a terminal takes.
+_HALF = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 _JSON_BLOCKS = 16
 """Most places of a section where JSON is looked for."""
 
@@ -354,6 +358,8 @@ class _Reader:
             self._gap("JSON with too many values", "truncated", "give it in parts")
             return start
         text = body.decode(errors="replace")
+        if "\\ud" in text or "\\uD" in text:
+            text = _HALF.sub(r"\\ufffd", text)
         begin = len(text) - len(text.lstrip())
         number += text.count("\n", 0, begin)
         cut = False
@@ -433,10 +439,11 @@ class _Reader:
     def _host_of(self, line: str, section: str | None) -> str | None:
         # The host that a line names; else its prompt's; else the one that the last line named.
         host = log_line.host_of(line)
-        if host:
+        if host and host.isprintable():
             self.hosts[host] = None
             self.host = host
-        return host or section or self.host
+            return host
+        return section or self.host
 
     # --- the end ---
 

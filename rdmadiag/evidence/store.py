@@ -131,7 +131,11 @@ class Evidence:
         row = {"node": node, **values, "origin": origin}
         if "origin" not in self.columns(table):
             del row["origin"]
-        self.db.execute(self._statement(table, tuple(row)), tuple(row.values()))
+        try:
+            self.db.execute(self._statement(table, tuple(row)), tuple(row.values()))
+        except UnicodeEncodeError:  # half a surrogate pair, out of JSON in a log line
+            whole = [v.encode(errors="replace").decode() if isinstance(v, str) else v for v in row.values()]
+            self.db.execute(self._statement(table, tuple(row)), whole)
 
     def add_item(self, node: str, source: str, item: Row | Rows | Gap, place: str = "") -> None:
         """Add what a source yielded. `place` is the file of a text, '' for a live or captured node."""

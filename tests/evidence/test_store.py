@@ -148,3 +148,8 @@ def test_every_column_is_documented():
         assert all(column.meaning for column in table.columns), table.name
     assert {"kernel_event", "app_event", "signal"} <= set(found)
     assert {column.name for column in found["log"].columns} == log_columns()
+
+
+def test_half_a_surrogate_pair_is_shown_as_none(evidence):
+    evidence.add("n", {"module": "a\ud800b"}, "module", "x")
+    assert all_rows(evidence, "module")[0]["module"] == "a?b"
