@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import math
 import os
 import sys
@@ -138,6 +140,30 @@ def from_paths(
 
     Raises BadFile when a value is nothing that can be read; parts of folders and archives that cannot be are gaps.
     """
+    with _no_garbage_collection():
+        return _from_paths(evidence, specs, modules, texts, options, progress)
+
+
+@contextlib.contextmanager
+def _no_garbage_collection() -> Iterator[None]:
+    # Nothing here makes cycles, and looking for them among the objects of 100,000 QPs takes a quarter of the time.
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _from_paths(
+    evidence: Evidence,
+    specs: Sequence[str],
+    modules: Mapping[str, ModuleType],
+    texts: paste.Library,
+    options: Options,
+    progress: Callable[[str], None],
+) -> list[str]:
     typed = "-" in specs and sys.stdin is not None and sys.stdin.isatty()  # a person who types has no time limit
     deadline = math.inf if typed else time.monotonic() + options.budget
     reads: list[assign.Read] = []

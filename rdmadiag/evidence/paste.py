@@ -22,8 +22,8 @@ WHOLE_BYTES = 16 << 20
 """Beyond this much of a text only its log lines are matched, piece by piece [bytes]."""
 SECTION_BYTES = 4 << 20
 """Longest part of one command's output that is parsed, from the first line that tells its tool [bytes]."""
-JSON_BYTES, JSON_VALUES = 64 << 20, 5_000_000
-"""Longest JSON text [bytes], and most values in it: 100,000 QPs have 1,300,000 in 21 MB."""
+JSON_BYTES, JSON_OBJECTS = 32 << 20, 500_000
+"""Longest JSON text [bytes], and most objects and lists in it: 100,000 QPs are 21 MB."""
 ROWS_PER_PATTERN = 1000
 """Lines kept of one pattern and text: half the first, half the last."""
 FOLLOWING_LINES = 6
@@ -354,7 +354,7 @@ class _Reader:
     def _json(self, data: bytes, start: int, number: int) -> int:
         """Read the JSON of a known tool that begins at `start`; returns where it ends, `start` when it is none."""
         body = data[start:] if start else data
-        if len(body) > JSON_BYTES or sum(map(body.count, (b",", b"{", b"["))) > JSON_VALUES:
+        if len(body) > JSON_BYTES or body.count(b"{") + body.count(b"[") > JSON_OBJECTS:
             self._gap("JSON with too many values", "truncated", "give it in parts")
             return start
         text = body.decode(errors="replace")
@@ -562,18 +562,23 @@ def _program(command: str) -> str:
 
 
 class _Numbers:
-    """Line numbers of offsets, asked in rising order mostly."""
+    """Line numbers of offsets; each part of the text is gone through once, in whatever order they are asked."""
 
     def __init__(self, data: bytes, first: int = 1) -> None:
         self.data, self.first = data, first
-        self.offset, self.number = 0, first
+        self._offsets, self._numbers = [0], [first]
 
     def at(self, offset: int) -> int:
-        if offset < self.offset:
-            self.offset, self.number = 0, self.first
-        self.number += self.data.count(b"\n", self.offset, offset)
-        self.offset = offset
-        return self.number
+        place = bisect.bisect_right(self._offsets, offset) - 1
+        known = self._offsets[place]
+        number = self._numbers[place] + self.data.count(b"\n", known, offset)
+        if offset - known > _MARK_BYTES:
+            self._offsets.insert(place + 1, offset)
+            self._numbers.insert(place + 1, number)
+        return number
 
     def total(self) -> int:
         return self.at(len(self.data)) - self.first + (0 if self.data.endswith(b"\n") or not self.data else 1)
+
+
+_MARK_BYTES = 4096

@@ -27,7 +27,9 @@ _CONTROL |= dict.fromkeys((*range(0x200E, 0x2010), *range(0x202A, 0x202F), *rang
 def clean(line: bytes) -> str:
     """Return a line as text: no colour codes, no control characters that a terminal would obey, not endless."""
     text = line[:LINE_BYTES].decode(errors="replace").rstrip("\r\n")
-    return text if text.isprintable() else text.replace("\r", " ").translate(_CONTROL)
+    if text.isprintable() or text.replace("\t", " ").isprintable():
+        return text
+    return text.replace("\r", " ").translate(_CONTROL)
 
 
 class Pieces:

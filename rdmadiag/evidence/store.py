@@ -157,7 +157,15 @@ class Evidence:
                 tuples = [values for values in tuples if values[device] in known]
         if item.table == "qp":
             self._count(node, map(itemgetter(*map(list(item.columns).index, _QP_GROUP)), tuples), origin)
-        self.db.executemany(self._statement(item.table, names), ((node, *values, origin) for values in tuples))
+        if _keys()[item.table]:
+            self.db.executemany(self._statement(item.table, names), ((node, *values, origin) for values in tuples))
+            return
+        ends = [f"'{text}'" for text in (node.replace("'", "''"), origin.replace("'", "''"))]
+        marks = ", ".join(
+            [ends[0], *["?"] * len(item.columns), ends[1]]
+        )  # the same in each row: not handed over 100,000 times
+        columns = ", ".join(f'"{name}"' for name in names)
+        self.db.executemany(f'INSERT INTO "{item.table}" ({columns}) VALUES ({marks})', tuples)
 
     def _listed(self, node: str, table: str, device: Any, origin: str) -> bool:
         # Of a device's objects the first listing counts: the same one as JSON and as text must not count twice.

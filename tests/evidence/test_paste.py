@@ -230,7 +230,7 @@ def test_json_of_no_tool_is_matched_as_text():
 
 
 def test_json_with_too_many_values_is_a_gap(monkeypatch):
-    monkeypatch.setattr(paste, "JSON_VALUES", 5)
+    monkeypatch.setattr(paste, "JSON_OBJECTS", 3)
     found = read(json.dumps(QPS))
     assert rows(found, "qp") == [] and ["too many" in gap.reason for gap in gaps(found)] == [True]
 
