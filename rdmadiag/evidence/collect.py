@@ -177,7 +177,7 @@ def _from_paths(
             elif time.monotonic() > deadline:
                 part.stream.close()
                 reason = "was not read to its end in time"
-                evidence.gap(None, "given", Gap(("reading",), reason, "truncated", "raise --budget", spec))
+                evidence.gap(None, "given", Gap(("reading",), reason, "truncated", "raise --budget", given.shown(spec)))
                 break
             else:
                 progress(part.path)
@@ -199,7 +199,7 @@ def _read(
     try:
         yield paste.read_text(texts, part, deadline, since)
     except BadFile as error:
-        if part.path == path:
+        if part.path == given.shown(path):
             raise
         reason = f"{error.place}: {error.wanted}" if error.place else error.wanted
         evidence.gap(None, "given", Gap(("reading",), reason, "unreadable", "", part.path))

@@ -73,11 +73,24 @@ def expand(spec: str, deadline: float = math.inf) -> Iterator[Part]:
             held = part  # that may be all there is
             continue
         if held:
-            yield held
+            yield _shown(held)
         held, found = None, True
-        yield part
+        yield _shown(part)
     if held or not found:
-        raise BadFile(path, "", held.reason if held else "an empty folder or archive; wanted texts or a captured tree")
+        raise BadFile(
+            shown(path), "", held.reason if held else "an empty folder or archive; wanted texts or a captured tree"
+        )
+
+
+def shown(path: str) -> str:
+    """Return a path as text: a file's name may be bytes that are none."""
+    return path.encode(errors="surrogateescape").decode(errors="replace")
+
+
+def _shown(part: Part) -> Part:
+    if isinstance(part, Refused):
+        return part._replace(path=shown(part.path))
+    return part._replace(node=part.node and shown(part.node), path=shown(part.path), group=shown(part.group))
 
 
 def split(spec: str) -> tuple[str | None, str]:
@@ -96,9 +109,9 @@ def _one(node: str | None, path: str, deadline: float) -> Iterator[Part]:
         mode = os.stat(path).st_mode
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or "no such name can be"
-        raise BadFile(path, "", f"cannot be read: {reason}; wanted a file, folder, archive or -") from error
+        raise BadFile(shown(path), "", f"cannot be read: {reason}; wanted a file, folder, archive or -") from error
     if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
-        raise BadFile(path, "", "a device or socket; wanted a file, folder, archive or -")
+        raise BadFile(shown(path), "", "a device or socket; wanted a file, folder, archive or -")
     yield from _file(node, path, os.path.dirname(path) or ".", deadline)
 
 

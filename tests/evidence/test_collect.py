@@ -1,6 +1,7 @@
 """All evidence of one run: a live node, a captured tree, what was pasted; what was looked for and what was not given."""
 
 import io
+import os
 import tarfile
 import time
 from collections.abc import Callable
@@ -324,3 +325,17 @@ def test_more_files_than_are_taken_are_one_gap(tmp_path, monkeypatch):
 def test_an_excerpt_beside_the_whole_is_no_gap(checked: Callable[..., dict[str, Any]]) -> None:
     report = checked(Path(__file__).parent.parent / "data/nodes/mlx5-roce-8nic-h100")
     assert "pci" not in {table for gap in report["gaps"] for table in gap["tables"]}
+
+
+def test_file_names_that_are_no_text_do_no_harm(tmp_path):
+    folder = os.fsencode(tmp_path)
+    for name, content in ((b"\xff.txt", b"ports:\nport LinkUp\n"), (b"\xfe.bin", b"\0"), (b"\xfdpoem", b"a poem")):
+        with open(os.path.join(folder, name), "wb") as file:
+            file.write(content)
+    os.symlink(b"/nowhere", os.path.join(folder, b"\xfclink"))
+    evidence, unread = give(tmp_path)
+    assert rows(evidence, "SELECT origin FROM port") == [(f"{tmp_path}/\ufffd.txt:2",)]
+    assert unread == [f"{tmp_path}/\ufffdpoem"]
+    assert rows(evidence, "SELECT count(*) FROM gap WHERE kind = 'unreadable'") == [(2,)]
+    with pytest.raises(BadFile, match="binary"):
+        give(f"{tmp_path}/\udcfe.bin")
