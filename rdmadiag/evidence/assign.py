@@ -10,6 +10,15 @@ from typing import NamedTuple
 
 from rdmadiag.evidence.row import Gap, Row, Rows
 
+_SEVERAL_OF_ONE_NODE = {
+    "command line",
+    "environment",
+    "environment in a log",
+    "completion errors",
+    "limits",
+    "dmesg (boot)",
+}
+
 NODES_ASSUMED = 4
 """A text that names no host is taken to be about each node of its folder, if there are not more than these."""
 
@@ -54,13 +63,22 @@ def assign(reads: Sequence[Read]) -> Iterator[tuple[str, str, str, Item]]:
     for read in reads:
         groups.setdefault(read.group, []).append(read)
     for group in groups.values():
+        tools = Counter(tool for read in group for tool in set(read.tools) - _SEVERAL_OF_ONE_NODE)
         about = _Group(
             list(dict.fromkeys(host for read in group for host in read.hosts)),
             len(group) == 1,
-            max(Counter(tool for read in group for tool in set(read.tools)).values(), default=0) > 1,
+            max(tools.values(), default=0) > 1,
         )
+        guesses: dict[tuple[str, ...], list[str]] = {}
         for read in group:
-            yield from _assign_one(read, about)
+            nodes, assumed = ([read.node], False) if read.node else _nodes_of(read, about)
+            if assumed and read.recognised and not all(host for _, host, item in read.items if not _is_reading(item)):
+                guesses.setdefault(tuple(nodes), []).append(read.path)
+            for source, host, item in read.items:
+                for node in [host] if host and not read.node else nodes:
+                    yield node, source, read.path, item
+        for names, paths in guesses.items():
+            yield names[0], "text", paths[0], _guess(names, paths)
 
 
 class _Group(NamedTuple):
@@ -71,14 +89,17 @@ class _Group(NamedTuple):
     twins: bool
 
 
-def _assign_one(read: Read, group: _Group) -> Iterator[tuple[str, str, str, Item]]:
-    nodes, assumed = ([read.node], False) if read.node else _nodes_of(read, group)
-    for source, host, item in read.items:
-        for node in [host] if host and not read.node else nodes:
-            yield node, source, read.path, item
-    if assumed and read.recognised and not all(host for _, host, _ in read.items):
-        reason = f"{read.path} names no host: taken to be about {' and '.join(nodes)}"
-        yield nodes[0], "text", read.path, Gap(("node",), reason, "assumed", "name it: --from NODE=PATH", read.path)
+def _is_reading(item: Item) -> bool:
+    return not isinstance(item, Gap) and item.table == "reading"
+
+
+def _guess(nodes: Sequence[str], paths: Sequence[str]) -> Gap:
+    texts = paths[0] if len(paths) == 1 else f"{len(paths)} texts ({', '.join(map(os.path.basename, paths[:4]))}"
+    texts += "" if len(paths) == 1 else ", ...)" if len(paths) > 4 else ")"
+    verb = "names" if len(paths) == 1 else "name"
+    about = f"one node, {nodes[0]}" if len(nodes) == 1 else " and ".join(nodes)
+    reason = f"{texts} {verb} no host: taken to be about {about}"
+    return Gap(("node",), reason, "assumed", "name it: --from NODE=PATH", paths[0])
 
 
 def _nodes_of(read: Read, group: _Group) -> tuple[list[str], bool]:

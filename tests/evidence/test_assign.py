@@ -54,7 +54,7 @@ def test_a_text_beside_those_of_two_hosts_is_taken_to_be_about_both_and_that_is_
 
 def test_texts_that_name_no_host_are_one_node_named_after_their_folder_and_that_is_said():
     found = nodes(read("ibstat.txt"), read("dmesg.txt", tools=["dmesg"]))
-    assert found == ({"ibstat.txt": ["bundle"], "dmesg.txt": ["bundle"]}, {"ibstat.txt", "dmesg.txt"})
+    assert found == ({"ibstat.txt": ["bundle"], "dmesg.txt": ["bundle"]}, {"ibstat.txt"}), "said once"
 
 
 def test_one_text_alone_is_named_after_its_file():
