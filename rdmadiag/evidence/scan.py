@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import hyperscan
@@ -93,10 +93,12 @@ class Scanner:
         """Return where each pattern that matches ends its first match."""
         ends: dict[int, int] = {}
         if self.patterns and data:
-            self._database.scan(
-                data, match_event_handler=lambda index, start, end, flags, context: ends.setdefault(index, end) and None
-            )
+            self._scan(data, lambda index, start, end, flags, context: ends.setdefault(index, end) and None)
         return ends
+
+    def _scan(self, data: bytes, found: Callable[..., Any]) -> None:
+        # Hyperscan 5.4 misses some matches of `$` before a last line end: two more line ends behind it cure that.
+        self._database.scan(data if data.endswith(b"\n\n") else data + b"\n\n", match_event_handler=found)
 
     def lines(self, data: bytes) -> list[tuple[int, int, int]]:
         """Return (line start, line end, pattern index) of each line and pattern that match, in the order of the text.
@@ -124,7 +126,7 @@ class Scanner:
                 del lines[LINES_PER_PATTERN // 2 : -LINES_PER_PATTERN // 2]
 
         if self.patterns and data:
-            self._database.scan(data, match_event_handler=found)
+            self._scan(data, found)
         return sorted({(start, stop, index) for index, lines in enumerate(hits) for start, stop in _ends(lines)})
 
 
