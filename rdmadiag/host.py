@@ -264,7 +264,9 @@ class CapturedHost:
                 self._folders[folder] = self._walk(folder)
             except NotGiven:
                 return self._walk(path)  # what is absent may be named as a whole
-        return self._walk(f"/{name}", self._folders[folder].rstrip("/"))
+        real = self._folders[folder].rstrip("/")
+        entry = self.tree.entry(f"{real}/{name}")
+        return f"{real}/{name}" if entry is None or isinstance(entry, bytes) else self._walk(f"/{name}", real)
 
     def _walk(self, path: str, done: str = "", depth: int = 0) -> str:
         if depth > _LINKS:

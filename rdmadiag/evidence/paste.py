@@ -290,12 +290,14 @@ class _Reader:
     def _section(self, data: bytes, section: _Section, numbers: _Numbers) -> None:
         body = data[section.start : section.stop] if section.start or section.stop < len(data) else data
         number = numbers.at(section.start)
-        read_to = self._json_blocks(body, number)
+        signed = self.library.tools(body)
+        is_log = any(known.text.log for known, _ in signed.values())
+        read_to = 0 if is_log else self._json_blocks(body, number)
         found: dict[str, tuple[Known, int]] = {}
         announced = self.library.commands.get(_program(section.command)) if section.command else None
         if announced is not None and not announced.text.by_line:
             found[announced.text.tool] = (announced, 0)
-        for tool, (known, end) in self.library.tools(body).items():
+        for tool, (known, end) in signed.items():
             if end > read_to or known.text.log:
                 found.setdefault(tool, (known, end))
         for tool, (known, _) in found.items():
@@ -306,7 +308,7 @@ class _Reader:
         parsed = [(known, at) for known, at in found.values() if known.text.log != "kernel"]
         if parsed:
             self._parse(body, section, number, parsed)
-        if not any(known.text.log for known, _ in found.values()) and plain.is_wrapped(body):
+        if not is_log and plain.is_wrapped(body):
             self._wrapped(body[:SECTION_BYTES], number, set(found))
 
     def _parse(self, body: bytes, section: _Section, number: int, parsed: list[tuple[Known, int]]) -> None:
