@@ -203,7 +203,7 @@ class _Reader:
         """Read all pieces. Raises BadFile when there is nothing in them."""
         rest = iter(pieces)
         head = self._first(rest)
-        if not head.strip():
+        if not head or head.isspace():
             raise BadFile(self.given.path, "", pieces.problem or "empty; wanted what a tool prints, a log or JSON")
         self.whole(head)
         del head
