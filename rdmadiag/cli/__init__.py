@@ -59,3 +59,6 @@ def main(args: list[str] | None = None) -> Any:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(141)
+    except OSError as error:  # standard output is full or closed
+        click.echo(f"rdmadiag: what was found could not be written: {error.strerror or error}", err=True)
+        sys.exit(2)

@@ -32,6 +32,20 @@ def progress(text: str) -> None:
         click.echo(f"\r\x1b[Kreading {text[-70:]}\r", nl=False, err=True)
 
 
+def note_unread_input() -> None:
+    """Say so when something waits on standard input that was not asked for."""
+    import os
+    import select
+    import stat
+
+    try:
+        piped = stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode) and select.select([sys.stdin], [], [], 0)[0]
+    except (OSError, ValueError, AttributeError):
+        return  # closed, or none
+    if piped:
+        note("rdmadiag: standard input was not read, this node was looked at; --from - reads it")
+
+
 def report(form: str, value: Mapping[str, Any]) -> None:
     """Render a report in one of the formats of rdmadiag/render."""
     from rdmadiag import registry, render

@@ -39,6 +39,7 @@ def seconds(context: click.Context, parameter: click.Parameter, value: str) -> f
 
 
 @click.command(help=HELP, short_help="Say what is wrong, what proves it, and what is unknown.")
+@click.argument("paths", nargs=-1, metavar="")
 @click.option(
     "--from",
     "given",
@@ -79,10 +80,18 @@ def seconds(context: click.Context, parameter: click.Parameter, value: str) -> f
 @click.option("--timing", is_flag=True, help="Print on standard error what each source took.")
 @click.option("--format", "form", default="text", type=_output.formats(), show_default=True)
 @click.pass_context
-def command(context: click.Context, /, form: str, explain: str | None, timing: bool, **options: Any) -> None:
+def command(
+    context: click.Context, /, paths: tuple[str, ...], form: str, explain: str | None, timing: bool, **options: Any
+) -> None:
     """Run the check."""
     from rdmadiag.diagnose import check
 
+    if paths:
+        raise click.UsageError(f"{paths[0]} is not an option; to look at it: " + " ".join(f"--from {p}" for p in paths))
+    if not options["given"]:
+        _output.note_unread_input()
+        if options["window"] > 2:
+            _output.progress(f"this node; two samples of its counters {options['window']:g} s apart")
     checked = check.check(check.Request(**options), progress=_output.progress)
     if timing:
         _output.note(
@@ -104,25 +113,18 @@ def _explain(form: str, value: dict[str, Any]) -> None:
     if form == "json":
         _output.emit(_output.as_json(value))
         return
-    lines = [
-        f"{value['rule']} ({value['kind']}): {value['title']}",
-        "",
-        "query:",
-        *(f"  {line}" for line in value["query"].splitlines()),
-    ]
+    lines = [f"{value['rule']} ({value['kind']}): {value['title']}", ""]
+    lines.append(f"answers: {len(value['answers']) or 'none: not applicable here'} ({value['seconds'] * 1000:.1f} ms)")
+    for answer in value["answers"][:50]:
+        lines.append(f"  {answer['answer'].upper()}: {answer['says']}")
+        lines += [f"      {name} = {item}" for name, item in answer["row"].items() if item is not None]
+    lines += ["", "query:", *(f"  {line}" for line in value["query"].splitlines())]
     lines += ["", "patterns:", *(f"  {pattern}" for pattern in value["patterns"])] if value["patterns"] else []
     for name, parameter in value["parameters"].items():
         lines.append(
             f"parameter :{name} = {parameter['value']} {parameter['unit']} (default {parameter['default']}; {parameter['source']})"
         )
-    lines += [
-        "",
-        f"reads: {', '.join(value['reads'])}",
-        f"answers: {len(value['answers'])} ({value['seconds'] * 1000:.1f} ms)",
-    ]
-    for answer in value["answers"][:50]:
-        lines.append(f"  {answer['answer'].upper()}: {answer['says']}")
-        lines += [f"      {name} = {item}" for name, item in answer["row"].items() if item is not None]
+    lines += ["", f"reads: {', '.join(value['reads'])}"]
     lines += [
         f"gap: {', '.join(gap['tables'])}: {gap['reason']}. {gap.get('how', '')}".rstrip() for gap in value["gaps"]
     ]

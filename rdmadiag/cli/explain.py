@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from rdmadiag.cli import _output
+from rdmadiag.errors import BadInput
 
 
 @click.command(
@@ -44,6 +45,8 @@ def command(topic: str | None, words: tuple[str, ...], form: str) -> None:
         )
         return
     name = explain.ALIASES.get(topic, topic).replace("-", "_")
+    if name not in registry.names(explain):
+        raise _unknown_topic(topic)
     if words == ("-",):
         words = (sys.stdin.read(1 << 20),)
     value = registry.load(explain, name).decode(*words)
@@ -51,6 +54,23 @@ def command(topic: str | None, words: tuple[str, ...], form: str) -> None:
         _output.emit(_output.as_json({"schema": "rdmadiag.explained/1", "topic": topic, **value}))
     else:
         _output.emit("\n".join(_lines(value)))
+
+
+def _unknown_topic(topic: str) -> BadInput:
+    import difflib
+
+    from rdmadiag import explain, registry
+    from rdmadiag.diagnose import rulebook
+    from rdmadiag.explain import counters
+
+    if topic in rulebook.load():
+        return BadInput(f"{topic} is a rule: rdmadiag rules show {topic}")
+    if any(row[1] == topic for row in counters.COUNTERS):
+        return BadInput(f"{topic} is a counter: rdmadiag explain counter {topic}")
+    known = [*explain.ALIASES, *(name.replace("_", "-") for name in registry.names(explain))]
+    near = difflib.get_close_matches(topic, known, 3, 0.5)
+    hint = f"near: {', '.join(near)}" if near else f"known: {', '.join(sorted(known))}"
+    return BadInput(f"no topic {topic!r}; {hint}")
 
 
 def _lines(value: dict[str, object], indent: str = "") -> list[str]:

@@ -48,7 +48,7 @@ def check(request: Request, host: Host | None = None, progress: Callable[[str], 
     evidence, unread, timings = look(request, book, expected, host, progress)
     looked = time.perf_counter()
     results = engine.evaluate(evidence, book, site, request.since)
-    result = report.build(evidence, book, results, request.fail_on, unread)
+    result = report.build(evidence, book, results, request.fail_on, unread, request.given)
     timings = [collect.Timing("(rules loaded)", loaded - start, len(book)), *timings]
     timings.append(collect.Timing("(all looking)", looked - loaded, 0))
     timings.append(collect.Timing("(rules evaluated)", time.perf_counter() - looked, len(results)))

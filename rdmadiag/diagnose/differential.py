@@ -10,6 +10,10 @@ from rdmadiag.diagnose.rulebook import PRIORS, SEVERITIES, Rule, Rulebook
 
 UNKNOWN_CAUSES = 3
 """Unknown causes that are findings, for each symptom without a confirmed cause; more are in `also_possible`."""
+WORTH_SETTLING = 3
+"""Unknown causes that are findings though no symptom of them is seen: those that the evidence speaks for (lean from 0.5 on)."""
+PLACES = frozenset(("device", "netdev", "bdf"))
+"""Names of one adapter. Two subjects with different kinds of name may or may not be about one."""
 SUBJECTS = 20
 """Findings of one rule and answer that are listed one by one; more are counted in the last one's message."""
 
@@ -35,6 +39,7 @@ class _Node:
         self.effects: list[_Node] = []
         self.causes: list[_Node] = []
         self.also_possible: list[str] = []
+        self.ties: list[bool] = []  # of each effect: whether it is surely about the same adapter
 
     @property
     def lean(self) -> float:
@@ -70,8 +75,22 @@ def judge(book: Rulebook, results: Mapping[str, Result]) -> Judged:
     for node in seen:
         if node.rule.kind == "symptom" or (node.symptoms() and not node.causes):
             _differ(book, results, node, unknown, ruled_out)
-    findings = _spread(sorted([*seen, *unknown.values()], key=_rank))
+    findings = _spread(sorted([*seen, *unknown.values(), *_worth_settling(results, unknown)], key=_rank))
     return Judged(_cap([_finding(node) for node in findings]), list(ruled_out.values()))
+
+
+def _worth_settling(results: Mapping[str, Result], unknown: Mapping[tuple[str, Any], _Node]) -> list[_Node]:
+    # Causes that nothing proves and no symptom asks for, but that the evidence speaks for.
+    named = {name for name, _ in unknown}
+    nodes = [
+        _Node(answer, False)
+        for result in results.values()
+        if result.rule.kind == "cause" and result.rule.id not in named and result.rule.severity != "info"
+        for answer in result.answers
+        if answer.wrong is None and answer.row.get("origin") and (answer.row.get("lean") or 0) >= 0.5
+    ]
+    first = {node.rule.id: node for node in reversed(nodes)}
+    return sorted(first.values(), key=_rank)[:WORTH_SETTLING]
 
 
 def _spread(nodes: Sequence[_Node]) -> list[_Node]:
@@ -102,7 +121,13 @@ def _tie(cause: _Node, effects: Iterable[_Node]) -> None:
     for effect in effects:
         if compatible(cause.subject, effect.subject) and effect is not cause:
             cause.effects.append(effect)
+            cause.ties.append(_surely(cause.subject, effect.subject))
             effect.causes.append(cause)
+
+
+def _surely(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    mine, its = PLACES & one.keys(), PLACES & other.keys()
+    return not mine or not its or bool(mine & its)
 
 
 def _differ(
@@ -168,24 +193,27 @@ def _facts(row: Mapping[str, Any]) -> str:
     return ", ".join(told[:6]) or "looked for and not there"
 
 
+_NO_PROOF = ("lean", "hint", "why_not")
+
+
 def _evidence(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if value is not None and name != "lean"}
+    return {name: value for name, value in row.items() if value is not None and name not in _NO_PROOF}
 
 
 def _rank(node: _Node) -> tuple[Any, ...]:
     # Confirmed causes of symptoms (roots before their effects), then unknown causes, then risks, then symptoms.
     symptoms = len(node.symptoms()) if node.rule.kind == "cause" else 0
     if node.rule.kind == "symptom":
-        place = 5
+        place = 6
     elif node.confirmed and symptoms:
-        place = 1 if node.causes else 0
+        place = 1 if any(cause.confirmed for cause in node.causes) or not any(node.ties) else 0
     elif not node.confirmed:
-        place = 2
+        place = 2 if symptoms else 5
     else:
         place = 4 if node.causes else 3
     severity = -SEVERITIES.index(node.rule.severity)
     prior = -PRIORS[node.rule.prior]
-    if place == 2:
+    if place in (2, 5):
         bare = not node.answers[0].row  # nothing at hand speaks of it
         return (place, -node.lean, bare, prior, -symptoms, severity, node.rule.id, str(node.subject))
     return (place, -symptoms if place < 2 else 0, severity, prior, node.rule.id, str(node.subject))
@@ -195,6 +223,8 @@ def _finding(node: _Node) -> dict[str, Any]:
     rule, answer = node.rule, node.answers[0]
     row = answer.row
     message = fill(rule.message, row) if node.confirmed else _unknown_message(rule, answer)
+    if node.ties and not any(node.ties):
+        message += ". Whether this is the adapter of the symptom cannot be told (ls -l /sys/class/infiniband/*/device)"
     return {
         "rule": rule.id,
         "kind": rule.kind,

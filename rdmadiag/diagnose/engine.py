@@ -237,9 +237,38 @@ def _evaluate(
     return Result(rule, answers, frozenset(reads), left_out, time.perf_counter() - start)
 
 
+WORDS = {
+    "addr": "addresses (ip addr)",
+    "app_event": "a log of the application",
+    "chardev": "device files (ls -l /dev/infiniband)",
+    "command": "the command line of the program",
+    "completion": "completion errors in a log",
+    "counter": "counters (rdma statistic, /sys/class/infiniband)",
+    "cq": "completion queues (rdma resource show cq)",
+    "device": "RDMA devices (ibv_devinfo)",
+    "env": "the program's environment",
+    "gid": "GID tables (show_gids)",
+    "kernel_event": "the kernel log (dmesg -T)",
+    "module": "kernel modules (lsmod)",
+    "mr": "memory regions (rdma resource show mr)",
+    "netdev": "network devices (ip -d link)",
+    "pci": "PCI functions (sudo lspci -vvv)",
+    "port": "RDMA ports (ibstat)",
+    "process": "processes that use RDMA",
+    "process_limit": "limits (ulimit -a in the job)",
+    "qp": "queue pairs (rdma -d resource show qp)",
+    "resource": "counts of objects (rdma resource show)",
+    "route": "routes (ip route)",
+    "verbs_list": "what libibverbs lists (ibv_devices)",
+}
+"""What a table holds, in the words of somebody who is to give it."""
+
+
 def _reason(gap: Mapping[str, Any]) -> str:
+    if gap["kind"] == "not_given":
+        return f"{WORDS.get(gap['table'], gap['table'])} not given"
     subject = f" ({gap['subject']})" if gap["subject"] else ""
-    return f"{gap['table']}: {gap['reason']}{subject}"
+    return f"{WORDS.get(gap['table'], gap['table'])}: {gap['reason']}{subject}"
 
 
 _FIELD = re.compile(r"\{(\w+)\}")

@@ -13,7 +13,12 @@ SCHEMA = "rdmadiag.report/1"
 
 
 def build(
-    evidence: Evidence, book: Rulebook, results: Mapping[str, engine.Result], fail_on: str, unread: Sequence[str] = ()
+    evidence: Evidence,
+    book: Rulebook,
+    results: Mapping[str, engine.Result],
+    fail_on: str,
+    unread: Sequence[str] = (),
+    given: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the report. `unread`: texts in which no tool and no pattern was recognised."""
     judged = differential.judge(book, results)
@@ -24,7 +29,9 @@ def build(
     failing = worst >= SEVERITIES.index(fail_on)
     counts = _counts(results)
     blind = any(gap["kind"] not in ("not_given", "assumed", "restricted") for gap in gaps)
-    judged_any = counts["wrong"] + counts["fine"] > 0
+    judged_rules = counts["wrong"] + counts["fine"]
+    enough = judged_rules > 0 and counts["unknown"] <= 2 * judged_rules
+    nothing_known = bool(unread) and judged_rules == 0
     return {
         "schema": SCHEMA,
         "nodes": _rows(evidence, "SELECT * FROM node ORDER BY node"),
@@ -32,8 +39,9 @@ def build(
         "ruled_out": judged.ruled_out,
         "gaps": gaps,
         "summary": {
-            "verdict": "wrong" if failing else "fine" if judged_any and not blind else "unknown",
-            "exit_code": 1 if failing else 3 if blind else 0,
+            "verdict": "wrong" if failing else "fine" if enough and not blind else "unknown",
+            "exit_code": 1 if failing else 3 if blind or nothing_known else 0,
+            "given": list(given),
             "confirmed": len(confirmed),
             "worst": SEVERITIES[worst] if worst >= 0 else None,
             "fail_on": fail_on,

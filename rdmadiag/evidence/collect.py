@@ -245,6 +245,7 @@ def _not_given(evidence: Evidence, modules: Mapping[str, ModuleType], missing: M
     kernel: dict[str, int] = dict(evidence.db.execute(_KERNEL_LOGS).fetchall())
     filled["kernel_event"] = {node for node, whole in kernel.items() if whole}
     filled["app_event"] = {row[0] for row in evidence.db.execute("SELECT node FROM reading WHERE log = 'application'")}
+    filled["completion"] |= filled["app_event"]  # a log without one is an answer
     nodes = set().union(*filled.values(), kernel, evidence.nodes_of("reading"))
     how = "add it with --from, or run rdmadiag check on the node"
     for node in sorted(name for name in nodes if name):

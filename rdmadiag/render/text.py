@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+from rdmadiag.diagnose.engine import WORDS
 
 STYLES = {
     "critical": "bold red",
@@ -19,6 +22,7 @@ STYLES = {
 EVIDENCE_ROWS = 3
 RULED_OUT = 12
 ALSO_POSSIBLE = 8
+ELSEWHERE = ("library", "job", "peer", "network")
 UNSHOWN = ("origin", "node", "text", "hint", "what", "who", "why")
 
 Line = tuple[str, str, str]  # style, indented first prefix, text
@@ -74,17 +78,19 @@ def _report(report: Mapping[str, Any]) -> Iterator[Line]:
     for group in _grouped(symptoms):
         yield "", "", ""
         yield from _symptom(group, findings, report["ruled_out"], told, many)
-    rest = [f for f in findings if f["kind"] == "cause" and id(f) not in told]
-    roots = [f for f in rest if not f["explained_by"]]
-    if roots:
-        yield "", "", ""
-        yield (
-            "head",
-            "",
-            "Risks: wrong, but no symptom of it is seen" if symptoms else "Wrong, though no symptom of it is seen",
-        )
-        for group in _grouped(roots):
-            yield from _cause(group, "  ", findings, told, many)
+    rest = [f for f in findings if f["kind"] == "cause" and id(f) not in told and not f["explained_by"]]
+    sure = [f for f in rest if f["answer"] == "confirmed"]
+    for title, causes in (
+        ("Wrong, though no symptom of it is seen", [f for f in sure if f["severity"] != "info"]),
+        ("Worth settling: nothing proves it, but what was seen speaks for it", [f for f in rest if f not in sure]),
+        ("Worth knowing", [f for f in sure if f["severity"] == "info"]),
+    ):
+        left = [f for f in causes if id(f) not in told]
+        if left:
+            yield "", "", ""
+            yield "head", "", title
+            for group in _grouped(left):
+                yield from _cause(group, "  ", findings, told, many)
     yield from _gaps(report)
     yield from _next(report)
 
@@ -97,7 +103,7 @@ def _verdict(report: Mapping[str, Any]) -> Line:
     causes = [f for f in confirmed if f["kind"] == "cause" and not f["explained_by"]]
     if summary["verdict"] == "wrong":
         first = (causes or confirmed)[0]
-        where = {"node": ""}.get(first["lies_in"], f" (it lies in the {first['lies_in']}, not in the node)")
+        where = f" (it lies in the {first['lies_in']}, not in the node)" if first["lies_in"] in ELSEWHERE else ""
         more = len({f["rule"] for f in (causes or confirmed)}) - 1
         tail = f", and {more} more" if more > 0 else ""
         kind = "" if causes else "; its cause is not proven"
@@ -204,11 +210,7 @@ def _cause(
     told.update(id(f) for f in group)
     sure = first["answer"] == "confirmed"
     plain = " " * (len(indent) - len(indent.lstrip()))
-    place = (
-        f" Lies in the {first['lies_in']}; the node is fine."
-        if first["lies_in"] in ("library", "job", "peer") and sure
-        else ""
-    )
+    place = f" Lies in the {first['lies_in']}; the node is fine." if first["lies_in"] in ELSEWHERE and sure else ""
     yield (
         (first["severity"] if sure else "unknown"),
         f"{indent}{'CAUSE' if sure else 'unknown cause'}: ",
@@ -250,11 +252,12 @@ def _gaps(report: Mapping[str, Any]) -> Iterator[Line]:
     for gap in shown[:20]:
         subject = f" ({gap['subject']})" if gap.get("subject") and gap["subject"] not in gap["reason"] else ""
         how = f" To see it: {gap['how']}." if gap.get("how") else ""
-        yield "dim", "  ", f"{', '.join(gap['tables'])}: {gap['reason']}{subject}.{how}"
+        what = "; ".join(WORDS.get(name, name) for name in gap["tables"])
+        yield "dim", "  ", f"{what}: {gap['reason']}{subject}.{how}"
     if len(shown) > 20:
         yield "dim", "  ", f"and {len(shown) - 20} more; --format json lists all"
     if given:
-        yield "dim", "  ", f"not given: {', '.join(given)}"
+        yield "dim", "  not given: ", "; ".join(WORDS.get(name, name) for name in given)
     if unread:
         shown_paths = ", ".join(unread[:10]) + (f" and {len(unread) - 10} more" if len(unread) > 10 else "")
         yield "dim", "  ", f"nothing known was recognised in: {shown_paths}"
@@ -268,9 +271,8 @@ def _next(report: Mapping[str, Any]) -> Iterator[Line]:
         f for f in report["findings"] if f["answer"] == "confirmed" and f["kind"] == "cause" and not f["explained_by"]
     ]
     if causes:
-        steps.append(
-            f"rdmadiag check --explain {causes[0]['rule']}  (the query, its rows, and why it is not a false alarm)"
-        )
+        given = "".join(f"--from {shlex.quote(spec)} " for spec in report["summary"]["given"][:3])
+        steps.append(f"rdmadiag check {given}--explain {causes[0]['rule']}  (why it says so)")
     if steps:
         yield "", "", ""
         yield "head", "", "Next"

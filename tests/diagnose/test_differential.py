@@ -215,3 +215,32 @@ def test_a_step_with_a_missing_column_names_what_is_to_be_put_in(
     rule = flap(make_rule, settle="ethtool {netdev}; rdma link show {device}")
     cause = judged(evidence, symptom, rule).findings[0]
     assert cause["settle"] == "ethtool NETDEV; rdma link show DEVICE"
+
+
+def test_a_cause_that_evidence_speaks_for_is_worth_settling_without_a_symptom(
+    make_rule: MakeRule, make_evidence: MakeEvidence
+) -> None:
+    leaning = make_rule("leans", "SELECT node, device, origin, NULL AS wrong, 1 AS lean, 'odd' AS hint FROM device")
+    bare = make_rule("bare", "SELECT node, NULL AS origin, NULL AS wrong, 1 AS lean FROM node")
+    (finding,) = judged(make_evidence(device=[{"device": "x"}]), leaning, bare).findings
+    assert (finding["rule"], finding["answer"], finding["message"], finding["explains"]) == (
+        "leans",
+        "unknown",
+        "odd",
+        [],
+    )
+
+
+def test_a_cause_named_by_another_kind_of_name_is_said_to_be_perhaps_another_adapter(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
+    port = make_rule(
+        "slot-bad", "SELECT node, bdf, 1 AS wrong, origin FROM log", message="{bdf} is bad", explains=["qp-dead"]
+    )
+    sure = make_rule(
+        "sure", "SELECT node, device, 1 AS wrong, origin FROM qp", severity="warning", explains=["qp-dead"]
+    )
+    evidence = make_evidence(qp=[{"device": "mlx5_3", "state": "ERR"}], log=[{"bdf": "0000:1a:00.0"}])
+    first, second, _ = judged(evidence, symptom, port, sure).findings
+    assert first["rule"] == "sure"
+    assert second["rule"] == "slot-bad" and "cannot be told" in second["message"]
