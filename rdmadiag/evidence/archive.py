@@ -51,8 +51,14 @@ class Incoming:
 
     def head(self) -> bytes:
         """Return the first bytes, and leave them to be read."""
-        self._ahead = self.read(HEAD_BYTES)
+        if not self._ahead:
+            self._ahead = self.read(HEAD_BYTES)
         return self._ahead
+
+    def length(self) -> int:
+        """Return how long a regular file is [bytes]; 0 for a pipe."""
+        status = os.fstat(self._descriptor)
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
     def read(self, size: int, /) -> bytes:
         """See Stream. What came before time was up is returned; the next call raises TimeoutError."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import math
 import os
@@ -13,7 +14,7 @@ from types import ModuleType
 from typing import NamedTuple
 
 from rdmadiag.errors import BadFile, HostRefused, NotPresent
-from rdmadiag.evidence import assign, children, given, paste
+from rdmadiag.evidence import archive, aside, assign, children, given, paste
 from rdmadiag.evidence.children import Step, run_source
 from rdmadiag.evidence.row import Gap, Printed, Row, Rows
 from rdmadiag.evidence.store import MADE_OF, Evidence, table_names
@@ -166,8 +167,9 @@ def _from_paths(
 ) -> list[str]:
     typed = "-" in specs and sys.stdin is not None and sys.stdin.isatty()  # a person who types has no time limit
     deadline = math.inf if typed else time.monotonic() + options.budget
-    reads: list[assign.Read] = []
+    slots: list[list[assign.Read]] = []
     trees: list[given.GivenTree] = []
+    beside: tuple[int, str, given.GivenText, aside.Aside[_Done]] | None = None
     for spec in specs:
         for part in given.expand(spec, deadline):
             if isinstance(part, given.Refused):
@@ -181,28 +183,68 @@ def _from_paths(
                 break
             else:
                 progress(part.path)
-                reads += _read(evidence, texts, part, deadline, options.since, given.split(spec)[1])
+                slots.append([])
+                if beside is None and _is_long_log(part):
+                    work = functools.partial(_read, texts, part, deadline, options.since)
+                    beside = (len(slots) - 1, given.split(spec)[1], part, aside.Aside(work))
+                    part.stream.close()
+                else:
+                    slots[-1] = _taken(evidence, _read(texts, part, deadline, options.since), given.split(spec)[1])
     nodes = {part.group: _tree_node(part) for part in trees}
     missing: dict[str, set[str]] = {}
     for part in trees:
         missing.setdefault(nodes[part.group], set()).update(tree(evidence, part, nodes[part.group], modules))
-    reads = [read._replace(node=read.node or _tree_above(read.group, nodes)) for read in reads]
+    if beside is not None:
+        slot, alone, long, reader = beside
+        slots[slot] = _taken(evidence, _waited(long, reader), alone)
+    reads = [read._replace(node=read.node or _tree_above(read.group, nodes)) for one in slots for read in one]
     for node, source, place, item in assign.assign(_with_standard_input(reads)):
         evidence.add_item(node, source, item, place)
     _not_given(evidence, modules, missing)
     return [read.path for read in reads if not read.recognised]
 
 
-def _read(
-    evidence: Evidence, texts: paste.Library, part: given.GivenText, deadline: float, since: float, path: str
-) -> Iterator[assign.Read]:
+class _Done(NamedTuple):
+    """A text that was read, or why it could not be: file, place, what was wanted."""
+
+    read: assign.Read | None
+    refused: tuple[str, str, str] = ("", "", "")
+
+
+LONG_LOG_BYTES = 1 << 20
+"""A log from this length on is read in a process of its own, beside the rest of what was given."""
+
+
+def _is_long_log(part: given.GivenText) -> bool:
+    stream = part.stream
+    if not isinstance(stream, archive.Incoming) or stream.length() < LONG_LOG_BYTES or not aside.spare_processor():
+        return False
+    return stream.head().lstrip()[:1] not in (b"[", b"{")
+
+
+def _read(texts: paste.Library, part: given.GivenText, deadline: float, since: float) -> _Done:
     try:
-        yield paste.read_text(texts, part, deadline, since)
+        return _Done(paste.read_text(texts, part, deadline, since))
     except BadFile as error:
-        if part.path == given.shown(path):
-            raise
-        reason = f"{error.place}: {error.wanted}" if error.place else error.wanted
-        evidence.gap(None, "given", Gap(("reading",), reason, "unreadable", "", part.path))
+        return _Done(None, (error.path, error.place, error.wanted))
+
+
+def _waited(part: given.GivenText, reader: aside.Aside[_Done]) -> _Done:
+    try:
+        return reader.result()
+    except HostRefused as error:
+        return _Done(None, (part.path, "", error.reason))
+
+
+def _taken(evidence: Evidence, done: _Done, alone: str) -> list[assign.Read]:
+    # What cannot be read is the user's mistake when exactly that file was named, else a gap.
+    if done.read is not None:
+        return [done.read]
+    path, place, wanted = done.refused
+    if path == given.shown(alone):
+        raise BadFile(path, place, wanted)
+    evidence.gap(None, "given", Gap(("reading",), f"{place}: {wanted}" if place else wanted, "unreadable", "", path))
+    return []
 
 
 def _tree_node(part: given.GivenTree) -> str:

@@ -1,0 +1,47 @@
+"""Work out one thing in a child process while this one goes on: a long log beside everything else that was given."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from rdmadiag.errors import HostRefused
+
+Result = TypeVar("Result")
+
+
+def spare_processor() -> bool:
+    """Tell whether there is a second processor to use."""
+    return len(os.sched_getaffinity(0)) > 1
+
+
+class Aside(Generic[Result]):
+    """The result of `work`, which begins at once in a child; it must return what pickles, and raise nothing."""
+
+    def __init__(self, work: Callable[[], Result]) -> None:
+        self._reader, writer = os.pipe()
+        self._child = os.fork()
+        if self._child:
+            os.close(writer)
+            return
+        try:  # the child: it never returns
+            os.close(self._reader)
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            with os.fdopen(writer, "wb") as pipe:
+                pickle.dump(work(), pipe, protocol=pickle.HIGHEST_PROTOCOL)
+        finally:
+            os._exit(0)
+
+    def result(self) -> Result:
+        """Wait for the result. Raises HostRefused when the child died without one."""
+        with os.fdopen(self._reader, "rb") as pipe:
+            content = pipe.read()
+        os.waitpid(self._child, 0)
+        try:
+            result: Result = pickle.loads(content)  # from our own child
+        except (EOFError, pickle.UnpicklingError, ValueError) as error:
+            raise HostRefused("text", "the process that read it died (out of memory?)") from error
+        return result

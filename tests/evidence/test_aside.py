@@ -1,0 +1,53 @@
+"""A long log is read in a child beside the rest; what it held is the same, and nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from rdmadiag.diagnose import check
+from rdmadiag.errors import BadFile, HostRefused
+from rdmadiag.evidence import aside, collect
+
+
+def test_a_result_comes_back_and_the_child_is_gone() -> None:
+    assert aside.Aside(lambda: {"pid": os.getpid()}).result()["pid"] != os.getpid()
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_a_child_that_dies_is_said() -> None:
+    with pytest.raises(HostRefused, match="the process that read it died"):
+        aside.Aside(lambda: os._exit(9)).result()
+
+
+def long_log(folder: Path) -> Path:
+    lines = [f"[{n:12.6f}] systemd[1]: Started Session {n} of user operator." for n in range(30_000)]
+    lines[0] = "[    0.000000] Linux version 6.8.0"
+    lines.append(
+        "[30000.500000] mlx5_core 0000:1a:00.0: poll_health:801:(pid 0): device's health compromised - reached miss count"
+    )
+    path = folder / "dmesg.txt"
+    path.write_text("\n".join(lines) + "\n")
+    assert path.stat().st_size > collect.LONG_LOG_BYTES
+    return path
+
+
+@pytest.mark.parametrize("spare", [True, False])
+def test_a_long_log_says_the_same_in_a_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare: bool) -> None:
+    monkeypatch.setattr(aside, "spare_processor", lambda: spare)
+    long_log(tmp_path)
+    (tmp_path / "ulimit.txt").write_text("$ ulimit -l\nunlimited\n")
+    report = check.check(check.Request(given=(str(tmp_path),))).report
+    assert [f["rule"] for f in report["findings"] if f["answer"] == "confirmed"] == ["firmware-fatal"]
+    (row,) = report["findings"][0]["evidence"]
+    assert row["origin"].endswith("dmesg.txt:30001")
+
+
+def test_a_long_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
+    path = tmp_path / "core"
+    path.write_bytes(b"\x7fELF" + bytes(2 << 20))
+    with pytest.raises(BadFile, match="core: .*binary"):
+        check.check(check.Request(given=(str(path),)))
