@@ -314,7 +314,9 @@ def zipped(file: io.BytesIO | io.FileIO, member_bytes: int, deadline: float) -> 
                 content, size = _inflate(archive, entry, member_bytes, deadline)
                 link = content is not None and (entry.external_attr >> 16) & 0o170000 == 0o120000
                 yield Member(entry.filename, content.decode(errors="replace") if content and link else content, size)
-    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError, ValueError) as error:
+    except (Damaged, OSError):
+        raise
+    except Exception as error:  # the module lets IndexError, struct.error and others out of a damaged directory
         raise Damaged(f"damaged zip archive: {error}") from error
 
 
