@@ -13,8 +13,17 @@ DATA = Path(__file__).parent / "data"
 def folders() -> list[Path]:
     """Return every captured node and field report."""
     reports = [path for path in (DATA / "reports").glob("[0-9]*") if path.is_dir()]
-    others = [path for kind in ("more", "blind", "blind2a", "blind2b") for path in (DATA / "reports" / kind).glob("*") if path.is_dir()]
-    return [*sorted(path.parent for path in (DATA / "nodes").glob("*/expected.json")), *sorted(reports), *sorted(others)]
+    others = [
+        path
+        for kind in ("more", "blind", "blind2a", "blind2b")
+        for path in (DATA / "reports" / kind).glob("*")
+        if path.is_dir()
+    ]
+    return [
+        *sorted(path.parent for path in (DATA / "nodes").glob("*/expected.json")),
+        *sorted(reports),
+        *sorted(others),
+    ]
 
 
 def fired() -> dict[str, list[str]]:

@@ -18,6 +18,7 @@ DATA = Path(__file__).parent / "data/reports"
 GIVEN = sorted(path for path in DATA.iterdir() if path.is_dir() and path.name[:2].isdigit())
 MORE = sorted(path for path in (DATA / "more").iterdir() if path.is_dir())
 BLIND = sorted(path for path in (DATA / "blind").iterdir() if path.is_dir())
+SECOND = sorted(path for name in ("blind2a", "blind2b") for path in (DATA / name).glob("*") if path.is_dir())
 ROOTS: dict[str, dict[str, Any]] = json.loads((DATA / "roots.json").read_text())
 LOUD = {"warning", "error", "critical"}
 
@@ -52,7 +53,7 @@ def table(outcomes: list[Outcome]) -> str:
 
 
 def test_every_report_has_its_roots_named(book: Any) -> None:
-    assert {path.name for path in [*GIVEN, *MORE, *BLIND]} == set(ROOTS)
+    assert {path.name for path in [*GIVEN, *MORE, *BLIND, *SECOND]} == set(ROOTS)
     named = {rule for roots in ROOTS.values() for rule in [*roots["rules"], *roots.get("also_true", [])]}
     assert sorted(named - set(book.rules)) == []
 
@@ -74,6 +75,16 @@ def test_the_reports_gathered_since(checked: Callable[..., dict[str, Any]], caps
         print(f"\n{table(outcomes)}")
     assert [o for o in outcomes if o.wrong] == []
     assert len([o for o in outcomes if o.place]) >= 0.85 * len(outcomes)
+
+
+def test_the_reports_of_the_second_blind_run(
+    checked: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = [outcome(folder, checked(folder)) for folder in SECOND]
+    with capsys.disabled():
+        print(f"\n{table(outcomes)}")
+    assert [o for o in outcomes if o.wrong] == []
+    assert len([o for o in outcomes if o.place]) >= 0.9 * len(outcomes)
 
 
 def test_the_reports_of_the_blind_run(

@@ -92,6 +92,11 @@ class Evidence:
             (row[:7] for row in counters.expanded()),
         )
 
+    def __del__(self) -> None:
+        # Nobody else holds the database; an unclosed one is a warning from Python 3.13 on.
+        if (db := getattr(self, "db", None)) is not None:
+            db.close()
+
     def columns(self, table: str) -> list[str]:
         """Return a table's column names; empty for a table that does not exist."""
         if table not in self._columns:
