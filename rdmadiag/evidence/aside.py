@@ -40,8 +40,17 @@ class Aside(Generic[Result]):
         with os.fdopen(self._reader, "rb") as pipe:
             content = pipe.read()
         os.waitpid(self._child, 0)
+        self._child = 0
         try:
             result: Result = pickle.loads(content)  # from our own child
         except (EOFError, pickle.UnpicklingError, ValueError) as error:
             raise HostRefused("text", "the process that read it died (out of memory?)") from error
         return result
+
+    def abandon(self) -> None:
+        """End the child, when nobody waits for its result any more."""
+        if self._child:
+            os.close(self._reader)
+            os.kill(self._child, signal.SIGKILL)
+            os.waitpid(self._child, 0)
+            self._child = 0

@@ -141,8 +141,8 @@ def from_paths(
 
     Raises BadFile when a value is nothing that can be read; parts of folders and archives that cannot be are gaps.
     """
-    with _no_garbage_collection():
-        return _from_paths(evidence, specs, modules, texts, options, progress)
+    with _no_garbage_collection(), contextlib.ExitStack() as at_end:
+        return _from_paths(evidence, specs, modules, texts, options, progress, at_end)
 
 
 @contextlib.contextmanager
@@ -164,6 +164,7 @@ def _from_paths(
     texts: paste.Library,
     options: Options,
     progress: Callable[[str], None],
+    at_end: contextlib.ExitStack,
 ) -> list[str]:
     typed = "-" in specs and sys.stdin is not None and sys.stdin.isatty()  # a person who types has no time limit
     deadline = math.inf if typed else time.monotonic() + options.budget
@@ -187,6 +188,7 @@ def _from_paths(
                 if beside is None and _is_long_log(part):
                     work = functools.partial(_read, texts, part, deadline, options.since)
                     beside = (len(slots) - 1, given.split(spec)[1], part, aside.Aside(work))
+                    at_end.callback(beside[3].abandon)
                     part.stream.close()
                 else:
                     slots[-1] = _taken(evidence, _read(texts, part, deadline, options.since), given.split(spec)[1])
@@ -219,7 +221,7 @@ def _is_long_log(part: given.GivenText) -> bool:
     stream = part.stream
     if not isinstance(stream, archive.Incoming) or stream.length() < LONG_LOG_BYTES or not aside.spare_processor():
         return False
-    return stream.head().lstrip()[:1] not in (b"[", b"{")
+    return not paste.may_be_json(stream.head())
 
 
 def _read(texts: paste.Library, part: given.GivenText, deadline: float, since: float) -> _Done:

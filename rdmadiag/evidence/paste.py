@@ -135,6 +135,11 @@ _JSON_BLOCKS = 16
 """Most places of a section where JSON is looked for."""
 
 
+def may_be_json(head: bytes) -> bool:
+    """Tell whether a text that begins so may be JSON; a kernel log begins with [ too."""
+    return bool(_JSON.match(head))
+
+
 def read_text(library: Library, given: GivenText, deadline: float, recent_seconds: float) -> Read:
     """Read one text until `deadline` [s, monotonic]; what is left unread then is a gap. Closes its stream.
 

@@ -51,3 +51,14 @@ def test_a_long_file_that_is_no_text_is_refused_by_name(tmp_path: Path) -> None:
     path.write_bytes(b"\x7fELF" + bytes(2 << 20))
     with pytest.raises(BadFile, match="core: .*binary"):
         check.check(check.Request(given=(str(path),)))
+
+
+def test_a_child_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
+    long_log(tmp_path)
+    before = os.listdir("/proc/self/fd")
+    (tmp_path / "bad").write_bytes(b"\0")
+    with pytest.raises(BadFile):
+        check.check(check.Request(given=(str(tmp_path / "dmesg.txt"), str(tmp_path / "bad"))))
+    assert os.listdir("/proc/self/fd") == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
