@@ -181,7 +181,7 @@ def test_two_samples_are_a_window_apart():
 
     modules = {"a": source(clocked, SAMPLED=True), "b": source(fine)}
     first, _, last = run(modules, [Step("a", "first"), Step("b", "once"), Step("a", "last")], window=0.2)
-    assert last.clock - first.clock > 0.19
+    assert last.clock - first.clock > 0.1  # the window runs from when the first sample was asked for
 
 
 def test_a_sampled_source_that_hangs_is_not_begun_again():
