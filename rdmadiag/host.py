@@ -71,6 +71,18 @@ def refusal(path: str, error: OSError) -> NotPresent | HostRefused:
     return HostRefused(path, f"{error.strerror or error} ({errno.errorcode.get(error.errno or 0, '?')})")
 
 
+_MOUNTED = {"/sys/": "/sys/class", "/proc/": "/proc/self", "/dev/": "/dev/null"}
+
+
+def _live_refusal(path: str, error: OSError) -> NotPresent | HostRefused:
+    # Where sysfs or procfs is not mounted (a chroot, a bare container) nothing in it is absent: it cannot be seen.
+    found = refusal(path, error)
+    for start, sign in _MOUNTED.items():
+        if isinstance(found, NotPresent) and path.startswith(start) and not os.path.exists(sign):
+            return HostRefused(path, f"{start[:-1]} is not mounted here", f"run where {start[:-1]} is mounted")
+    return found
+
+
 class LiveHost:
     """This machine, as the kernel shows it to this process."""
 
@@ -92,7 +104,7 @@ class LiveHost:
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise refusal(path, error) from error
+            raise _live_refusal(path, error) from error
         return b"".join(parts)
 
     def read(self, path: str) -> str:
@@ -104,14 +116,14 @@ class LiveHost:
         try:
             return sorted(os.listdir(path))
         except OSError as error:
-            raise refusal(path, error) from error
+            raise _live_refusal(path, error) from error
 
     def link(self, path: str) -> str:
         """See Host.link."""
         try:
             return os.path.realpath(path, strict=True)
         except OSError as error:
-            raise refusal(path, error) from error
+            raise _live_refusal(path, error) from error
 
     def exists(self, path: str) -> bool:
         """See Host.exists."""
@@ -181,6 +193,7 @@ class Tree:
     def __init__(self, entries: Mapping[str, bytes | str | None], absent: frozenset[str] = frozenset()) -> None:
         self.entries: dict[str, bytes | str | None] = dict(entries)
         self.absent = absent
+        self.whole = True  # False for a capture that is cut off: then nothing that is missing is absent
         self.folders: dict[str, set[str]] = {"/": set()}
         for path in self.entries:
             if len(path) <= PATH_CHARACTERS and path.count("/") <= PATH_LEVELS:
@@ -211,6 +224,7 @@ class FolderTree:
     """A captured tree on disk (`/sys`, `/proc` ... below a folder); nothing outside of the folder is ever opened."""
 
     absent: frozenset[str] = frozenset()
+    whole = True
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -295,7 +309,7 @@ class CapturedHost:
         return bool(path)
 
     def _missing(self, path: str) -> NotPresent | NotGiven:
-        if path.count("/") <= 3 or path in _WHOLE_OR_NOT:
+        if not self.tree.whole or path.count("/") <= 3 or path in _WHOLE_OR_NOT:
             return NotGiven(path, "the captured tree does not hold it", f"capture {path} too")
         return NotPresent(f"{path}: not there")
 
@@ -479,7 +493,9 @@ def parse_tree(text: str) -> tuple[Tree, float]:
                 entries.setdefault(path[:-1], None)
     for path, lines in contents.items():
         entries[path] = "\n".join(lines).encode(errors="replace")
-    return Tree(_canonical(entries), frozenset(absent)), seconds
+    tree = Tree(_canonical(entries), frozenset(absent))
+    tree.whole = text.endswith("\n") or not text
+    return tree, seconds
 
 
 def _finite(text: str, default: float) -> float:

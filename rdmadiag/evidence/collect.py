@@ -114,10 +114,18 @@ def tree(evidence: Evidence, part: given.GivenTree, node: str, modules: Mapping[
                     missing.update(item.tables)
                 else:
                     evidence.gap(node, name, item)
-            elif isinstance(item, (Row, Rows)):
+            elif isinstance(item, Rows) or (
+                isinstance(item, Row) and (part.tree.whole or item.values.get("present") != 0)
+            ):
                 evidence.add_item(node, name, item, part.path)
-        if not gaps:
+        if not gaps and part.tree.whole:
             evidence.add(node, {"source": name, "complete": 1}, "reading", part.path)
+    if not part.tree.whole:
+        tables = tuple(
+            sorted({table for module in modules.values() for table in module.TABLES} - {"app_event", "completion"})
+        )
+        why = f"the captured tree is cut off (its last line has no end, or it is longer than {given.TREE_BYTES >> 20} MiB)"
+        evidence.gap(node, "given", Gap(tables, why, "truncated", "capture it again", part.path))
     return missing
 
 

@@ -159,7 +159,7 @@ def _opened(
             how = "zstd -d" if kind == "zstd" else "it is packed twice"
             yield Refused(path, f"{kind}: not read as it is; unpack it first ({how})")
         elif os.path.basename(path) == "tree.txt" or head.startswith(b"# seconds "):
-            yield _tree(node, path, group, inner.read(TREE_BYTES), _before(path))
+            yield _tree(node, path, group, inner.read(TREE_BYTES + 1), _before(path))
         else:
             closing = None
             yield GivenText(node, path, group, inner)
@@ -192,6 +192,7 @@ def _before(path: str) -> bytes | None:
 
 def _tree(node: str | None, path: str, group: str, content: bytes, before: bytes | None) -> GivenTree:
     tree, seconds = parse_tree(content[:TREE_BYTES].decode(errors="replace"))
+    tree.whole = tree.whole and len(content) < TREE_BYTES
     earlier, earlier_seconds = None, 0.0
     if before is not None:
         earlier, earlier_seconds = parse_tree(before[:TREE_BYTES].decode(errors="replace"))

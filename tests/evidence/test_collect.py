@@ -339,3 +339,15 @@ def test_file_names_that_are_no_text_do_no_harm(tmp_path):
     assert rows(evidence, "SELECT count(*) FROM gap WHERE kind = 'unreadable'") == [(2,)]
     with pytest.raises(BadFile, match="binary"):
         give(f"{tmp_path}/\udcfe.bin")
+
+
+@pytest.mark.parametrize("end", [3001, 40_001, 90_001, 150_001])
+def test_a_tree_that_is_cut_off_is_a_gap_and_proves_no_absence(
+    tmp_path: Path, checked: Callable[..., dict[str, Any]], end: int
+) -> None:
+    whole = (Path(__file__).parent.parent / "data/nodes/mlx5-roce-8nic-h100/tree.txt").read_bytes()
+    (tmp_path / "tree.txt").write_bytes(whole[:end].rstrip(b"\n"))
+    report = checked(tmp_path)
+    assert [f["rule"] for f in report["findings"] if f["answer"] == "confirmed" and f["severity"] != "info"] == []
+    assert report["summary"]["exit_code"] == 3
+    assert "truncated" in {gap["kind"] for gap in report["gaps"]}
