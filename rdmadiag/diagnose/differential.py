@@ -34,7 +34,7 @@ class _Node:
     """A finding in the making: one rule, one subject, one answer, and the findings it explains."""
 
     def __init__(self, answer: Answer, confirmed: bool) -> None:
-        self.rule, self.subject, self.confirmed = answer.rule, answer.subject, confirmed
+        self.rule, self.subject, self.about, self.confirmed = answer.rule, answer.subject, answer.about, confirmed
         self.answers = [answer]
         self.effects: list[_Node] = []
         self.causes: list[_Node] = []
@@ -119,9 +119,9 @@ def _group(answers: Iterable[Answer]) -> list[_Node]:
 
 def _tie(cause: _Node, effects: Iterable[_Node]) -> None:
     for effect in effects:
-        if compatible(cause.subject, effect.subject) and effect is not cause:
+        if compatible(cause.about, effect.about) and effect is not cause:
             cause.effects.append(effect)
-            cause.ties.append(_surely(cause.subject, effect.subject))
+            cause.ties.append(_surely(cause.about, effect.about))
             effect.causes.append(cause)
 
 
@@ -146,7 +146,7 @@ def _differ(
         if rule.id in visited:
             continue
         visited.add(rule.id)
-        joined = [answer for answer in results[rule.id].answers if compatible(answer.subject, symptom.subject)]
+        joined = [answer for answer in results[rule.id].answers if compatible(answer.about, symptom.about)]
         if any(answer.wrong == 1 for answer in joined):
             continue  # a confirmed cause: what lies behind it belongs to it
         open_answers = [answer for answer in joined if answer.wrong is None]

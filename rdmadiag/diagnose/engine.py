@@ -83,6 +83,8 @@ class Answer(NamedTuple):
     wrong: int | None
     subject: dict[str, Any]
     row: dict[str, Any]
+    about: dict[str, Any]
+    """The subject with the other names of its adapter (device, netdev, bdf), where the evidence knows them: what is joined."""
     reason: str = ""
     how: str = ""
 
@@ -197,11 +199,39 @@ def evaluate(
     """Run every rule. A rule whose tables have a gap and that has no row for a node answers unknown for it."""
     gaps = _gaps(evidence)
     nodes = evidence.nodes()
+    adapters = _adapters(evidence)
     with Guard(evidence.db) as guard:
         return {
-            rule.id: _evaluate(guard, rule, _bound(rule, (site or {}).get(rule.id, {}), since_seconds), gaps, nodes)
+            rule.id: _evaluate(
+                guard, rule, _bound(rule, (site or {}).get(rule.id, {}), since_seconds), gaps, nodes, adapters
+            )
             for rule in book
         }
+
+
+_Adapters = dict[tuple[str, str, str], dict[str, str]]
+
+
+def _adapters(evidence: Evidence) -> _Adapters:
+    # Every name of an adapter (node, kind of name, name) to all of its names.
+    known: _Adapters = {}
+    rows = evidence.db.execute(
+        "SELECT d.node, d.device, d.bdf, p.netdev FROM device d"
+        " LEFT JOIN port p ON p.node = d.node AND p.device = d.device WHERE d.device IS NOT NULL"
+    )
+    for node, *names in rows:
+        all_names = {kind: name for kind, name in zip(("device", "bdf", "netdev"), names, strict=True) if name}
+        for kind, name in all_names.items():
+            known.setdefault((node, kind, name), {}).update(all_names)
+    return known
+
+
+def _about(subject: dict[str, Any], adapters: _Adapters) -> dict[str, Any]:
+    more: dict[str, str] = {}
+    for kind in ("device", "netdev", "bdf"):
+        if kind in subject:
+            more = adapters.get((subject.get("node", ""), kind, subject[kind]), more)
+    return {**more, **subject}
 
 
 def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
@@ -211,7 +241,12 @@ def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _evaluate(
-    guard: Guard, rule: Rule, bound: Mapping[str, Any], gaps: list[dict[str, Any]], nodes: Sequence[str]
+    guard: Guard,
+    rule: Rule,
+    bound: Mapping[str, Any],
+    gaps: list[dict[str, Any]],
+    nodes: Sequence[str],
+    adapters: _Adapters,
 ) -> Result:
     start = time.perf_counter()
     try:
@@ -219,7 +254,8 @@ def _evaluate(
     except (sqlite3.Error, MemoryError) as error:
         reason = f"the rule's query failed: {error or 'out of memory'}"
         answers = [
-            Answer(rule, None, {"node": node}, {}, reason, f"rdmadiag check --explain {rule.id}") for node in nodes
+            Answer(rule, None, {"node": node}, {}, {"node": node}, reason, f"rdmadiag check --explain {rule.id}")
+            for node in nodes
         ]
         return Result(rule, answers, frozenset(), 0, time.perf_counter() - start)
     answers = []
@@ -227,13 +263,15 @@ def _evaluate(
         row = dict(zip(names, values, strict=True))
         wrong = row.pop("wrong")
         subject = {key: row[key] for key in KEYS if row.get(key) is not None}
-        answers.append(Answer(rule, None if wrong is None else int(bool(wrong)), subject, row))
+        about = _about(subject, adapters)
+        answers.append(Answer(rule, None if wrong is None else int(bool(wrong)), subject, row, about))
     answered = {answer.subject.get("node") for answer in answers}
     missing = [gap for gap in gaps if gap["table"] in reads and gap["kind"] != "assumed"]
     for node in nodes:
         here = [gap for gap in missing if gap["node"] in (None, node)]
         if node not in answered and None not in answered and here:
-            answers.append(Answer(rule, None, {"node": node}, {}, _reason(here[0]), here[0]["how"] or ""))
+            subject = {"node": node}
+            answers.append(Answer(rule, None, subject, {}, subject, _reason(here[0]), here[0]["how"] or ""))
     return Result(rule, answers, frozenset(reads), left_out, time.perf_counter() - start)
 
 

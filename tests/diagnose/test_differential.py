@@ -244,3 +244,18 @@ def test_a_cause_named_by_another_kind_of_name_is_said_to_be_perhaps_another_ada
     first, second, _ = judged(evidence, symptom, port, sure).findings
     assert first["rule"] == "sure"
     assert second["rule"] == "slot-bad" and "cannot be told" in second["message"]
+
+
+def test_names_of_one_adapter_are_told_apart_where_the_evidence_knows_them(
+    make_rule: MakeRule, make_evidence: MakeEvidence, symptom: rulebook.Rule
+) -> None:
+    rule = make_rule(
+        "slot-bad", "SELECT node, bdf, 1 AS wrong, origin FROM pci WHERE revision = 'ff'", explains=["qp-dead"]
+    )
+    devices = [{"device": "mlx5_0", "bdf": "0000:1a:00.0"}, {"device": "mlx5_1", "bdf": "0000:3c:00.0"}]
+    for bdf, wanted in (("0000:1a:00.0", ["qp-dead"]), ("0000:3c:00.0", [])):
+        evidence = make_evidence(
+            device=devices, qp=[{"device": "mlx5_0", "state": "ERR"}], pci=[{"bdf": bdf, "revision": "ff"}]
+        )
+        findings = judged(evidence, symptom, rule).findings
+        assert [f["explains"] for f in findings if f["rule"] == "slot-bad"] == [wanted]
