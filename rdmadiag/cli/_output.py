@@ -11,14 +11,19 @@ from typing import Any
 import click
 
 
+def is_terminal(stream: Any) -> bool:
+    """Tell whether somebody looks at a stream; a closed one is None."""
+    return stream is not None and bool(stream.isatty())
+
+
 def width() -> int:
     """Return the columns to fill: the terminal's, at most 120; 100 where there is none."""
-    return min(shutil.get_terminal_size((100, 24)).columns, 120) if sys.stdout.isatty() else 100
+    return min(shutil.get_terminal_size((100, 24)).columns, 120) if is_terminal(sys.stdout) else 100
 
 
 def emit(text: str) -> None:
     """Print a result."""
-    click.echo(text, color=sys.stdout.isatty())
+    click.echo(text, color=is_terminal(sys.stdout))
 
 
 def note(text: str) -> None:
@@ -28,7 +33,7 @@ def note(text: str) -> None:
 
 def progress(text: str) -> None:
     """Show what is being read, where somebody looks on."""
-    if sys.stderr.isatty():
+    if is_terminal(sys.stderr):
         click.echo(f"\r\x1b[Kreading {text[-70:]}\r", nl=False, err=True)
 
 
@@ -50,9 +55,9 @@ def report(form: str, value: Mapping[str, Any]) -> None:
     """Render a report in one of the formats of rdmadiag/render."""
     from rdmadiag import registry, render
 
-    if sys.stderr.isatty():
+    if is_terminal(sys.stderr):
         click.echo("\r\x1b[K", nl=False, err=True)
-    emit(registry.load(render, form).render(value, sys.stdout.isatty(), width()))
+    emit(registry.load(render, form).render(value, is_terminal(sys.stdout), width()))
 
 
 def formats() -> click.Choice[str]:

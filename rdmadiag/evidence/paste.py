@@ -323,7 +323,7 @@ class _Reader:
             reason = f"only {SECTION_BYTES >> 20} MiB from line {first} on were parsed"
             self._gap(reason, "truncated", "give the output of each command by itself", ("reading",))
         raw = body[start : start + SECTION_BYTES].split(b"\n")
-        lines = [Line(first + index, clean(line)) for index, line in enumerate(raw)]
+        lines = [Line(first + index, clean(line)[:LOG_CHARACTERS]) for index, line in enumerate(raw)]
         if section.command and not start:
             lines[:1] = [Line(first, "$ " + section.command)]
         for known, _ in parsed:
@@ -333,7 +333,7 @@ class _Reader:
         # A tool's output that went through a container's log or a launcher: each printer's lines by themselves.
         for (_, host), lines in plain.unwrapped(body).items():
             tools = self.library.tools(b"\n".join(line for _, line in lines))
-            texts = [Line(number + index, clean(line)) for index, line in lines] if tools else []
+            texts = [Line(number + index, clean(line)[:LOG_CHARACTERS]) for index, line in lines] if tools else []
             for tool, (known, _) in tools.items():
                 if tool in known_tools or known.text.log:
                     continue
@@ -554,7 +554,7 @@ def _windows(data: bytes, starts: list[int], numbers: _Numbers) -> list[Line]:
         while number <= last and position < len(data):
             end = data.find(b"\n", position)
             end = len(data) if end < 0 else end
-            lines.append(Line(number, clean(data[position : min(end, position + plain.LINE_BYTES)])))
+            lines.append(Line(number, clean(data[position : min(end, position + LOG_CHARACTERS)])))
             number, position = number + 1, end + 1
     return lines
 
