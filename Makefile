@@ -22,6 +22,7 @@ $(READY): setup.cfg pyproject.toml
 	    apt-get install -y -qq git python3 python3-venv ripgrep >/dev/null; }
 	@[ -x $(BIN)/python ] || $${PYTHON:-/usr/bin/python3} -m venv .venv
 	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m compileall -q rdmadiag
 	@touch $@
 
 demo: $(READY)
