@@ -71,6 +71,30 @@ def refusal(path: str, error: OSError) -> NotPresent | HostRefused:
     return HostRefused(path, f"{error.strerror or error} ({errno.errorcode.get(error.errno or 0, '?')})")
 
 
+def text_of(host: Host, path: str) -> str:
+    """Return a file's text without white space around it; empty where it is absent or refused. Raises NotGiven."""
+    try:
+        return host.read(path).strip()
+    except (NotPresent, HostRefused):
+        return ""
+
+
+def names_in(host: Host, path: str) -> list[str]:
+    """Return the sorted names in a folder; none where it is absent or refused. Raises NotGiven."""
+    try:
+        return host.ls(path)
+    except (NotPresent, HostRefused):
+        return []
+
+
+def link_of(host: Host, path: str) -> str:
+    """Return the absolute path that a path stands for; empty where it is absent or refused. Raises NotGiven."""
+    try:
+        return host.link(path)
+    except (NotPresent, HostRefused):
+        return ""
+
+
 _MOUNTED = {"/sys/": "/sys/class", "/proc/": "/proc/self", "/dev/": "/dev/null"}
 
 

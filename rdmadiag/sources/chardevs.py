@@ -9,7 +9,7 @@ from typing import Any
 from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 from rdmadiag.evidence.log_line import prompt_command
 from rdmadiag.evidence.row import Gap, Line, Row, Text
-from rdmadiag.host import Host
+from rdmadiag.host import Host, names_in, text_of
 from rdmadiag.patterns import late
 
 TABLES = ("chardev", "device")
@@ -51,25 +51,11 @@ def _owners(host: Host) -> dict[str, str]:
     # uverbsN and umadN to the device's name; the numbers need not be those of the device
     owners: dict[str, str] = {}
     for folder in _CLASSES:
-        for name in _names(host, folder):
-            device = _text(host, f"{folder}/{name}/ibdev")
+        for name in names_in(host, folder):
+            device = text_of(host, f"{folder}/{name}/ibdev")
             if device:
                 owners[name] = device
     return owners
-
-
-def _names(host: Host, path: str) -> list[str]:
-    try:
-        return host.ls(path)
-    except (NotPresent, HostRefused):
-        return []
-
-
-def _text(host: Host, path: str) -> str:
-    try:
-        return host.read(path)
-    except (NotPresent, HostRefused):
-        return ""
 
 
 _LISTED = late(rf"(?:^|[\s/'])({_NAME})(?=['\s]|$)")

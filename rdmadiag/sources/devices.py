@@ -11,7 +11,7 @@ from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.row import Gap, Row
 from rdmadiag.explain.gid import ipv4, kind
 from rdmadiag.explain.port_state import PHYS_STATES, STATES
-from rdmadiag.host import Host
+from rdmadiag.host import Host, link_of, names_in, text_of
 from rdmadiag.patterns import late
 
 TABLES = ("device", "port", "gid")
@@ -197,33 +197,12 @@ def _objects(host: Host, command: str) -> list[dict[str, Any]]:
 
 
 def _uverbs(host: Host) -> dict[str, str]:
-    names = [name for name in _names(host, VERBS_CLASS) if name.startswith("uverbs")]
-    return {_text(host, f"{VERBS_CLASS}/{name}/ibdev"): name for name in names}
-
-
-def _text(host: Host, path: str) -> str:
-    try:
-        return host.read(path).strip()
-    except (NotPresent, HostRefused):
-        return ""
-
-
-def _names(host: Host, path: str) -> list[str]:
-    try:
-        return host.ls(path)
-    except (NotPresent, HostRefused):
-        return []
+    names = [name for name in names_in(host, VERBS_CLASS) if name.startswith("uverbs")]
+    return {text_of(host, f"{VERBS_CLASS}/{name}/ibdev"): name for name in names}
 
 
 def _numbers(names: Iterable[str]) -> list[int]:
     return sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 9)
-
-
-def _target(host: Host, path: str) -> str:
-    try:
-        return host.link(path)
-    except (NotPresent, HostRefused):
-        return ""
 
 
 def _read_device(
@@ -238,29 +217,29 @@ def _read_device(
     except HostRefused as error:
         ports = []
         yield Gap(("port", "gid"), error.reason, "unreadable", error.how, name)
-    node_type = _text(host, f"{base}/node_type")
-    target = _target(host, below)
+    node_type = text_of(host, f"{base}/node_type")
+    target = link_of(host, below)
     bdf = _BDF.findall(target)
-    module = _target(host, f"{below}/driver").rpartition("/")[2] if target else ""
-    numa_node = whole(_text(host, f"{below}/numa_node"))
+    module = link_of(host, f"{below}/driver").rpartition("/")[2] if target else ""
+    numa_node = whole(text_of(host, f"{below}/numa_node"))
     if uverbs is None:
-        uverbs = next(iter(_names(host, f"{below}/infiniband_verbs")), None)
-    layers = [layer for port in ports if (layer := _text(host, f"{base}/ports/{port}/link_layer"))]
-    description = _text(host, f"{base}/node_desc")
-    if not description and not target and _text(host, f"{base}/parent"):
+        uverbs = next(iter(names_in(host, f"{below}/infiniband_verbs")), None)
+    layers = [layer for port in ports if (layer := text_of(host, f"{base}/ports/{port}/link_layer"))]
+    description = text_of(host, f"{base}/node_desc")
+    if not description and not target and text_of(host, f"{base}/parent"):
         description = "rxe"  # only rxe has this file: the netdev below it
     values = {
         "device": name,
         "driver": driver_of(name, module, description),
         "protocol": dev.get("protocol") or protocol_of(layers[0] if layers else None, node_type),
-        "fw_ver": _text(host, f"{base}/fw_ver") or dev.get("fw_ver"),
-        "node_guid": _text(host, f"{base}/node_guid") or dev.get("node_guid"),
-        "sys_image_guid": _text(host, f"{base}/sys_image_guid") or dev.get("sys_image_guid"),
-        "vendor_id": whole(_text(host, f"{below}/vendor")),
-        "vendor_part_id": whole(_text(host, f"{below}/device")),
-        "board_id": _text(host, f"{base}/board_id"),
-        "hca_type": _text(host, f"{base}/hca_type"),
-        "hw_ver": _text(host, f"{base}/hw_rev"),
+        "fw_ver": text_of(host, f"{base}/fw_ver") or dev.get("fw_ver"),
+        "node_guid": text_of(host, f"{base}/node_guid") or dev.get("node_guid"),
+        "sys_image_guid": text_of(host, f"{base}/sys_image_guid") or dev.get("sys_image_guid"),
+        "vendor_id": whole(text_of(host, f"{below}/vendor")),
+        "vendor_part_id": whole(text_of(host, f"{below}/device")),
+        "board_id": text_of(host, f"{base}/board_id"),
+        "hca_type": text_of(host, f"{base}/hca_type"),
+        "hw_ver": text_of(host, f"{base}/hw_rev"),
         "bdf": bdf[-1] if bdf else None,
         "numa_node": numa_node if numa_node is not None and numa_node >= 0 else None,
         "ports": len(ports) or None,
@@ -306,7 +285,7 @@ def _read_port(host: Host, device: str, port: int, link: Values, node_type: str)
         **state_values(state),
         **physical_values(_port_text(host, f"{base}/phys_state")),
         # A port that is down may have no width, and then the kernel answers EINVAL for its rate.
-        **rate_values(_text(host, f"{base}/rate")),
+        **rate_values(text_of(host, f"{base}/rate")),
         "link_layer": layer,
         "lid": whole(_port_text(host, f"{base}/lid")),
         "sm_lid": whole(_port_text(host, f"{base}/sm_lid")),
@@ -319,15 +298,15 @@ def _read_port(host: Host, device: str, port: int, link: Values, node_type: str)
 
 
 def _netdev(host: Host, folder: str, port: int) -> str | None:
-    names = _names(host, folder)
+    names = names_in(host, folder)
     if len(names) > 1:  # a function with several ports, or with representors
-        names = [name for name in names if whole(_text(host, f"{folder}/{name}/dev_port")) == port - 1]
+        names = [name for name in names if whole(text_of(host, f"{folder}/{name}/dev_port")) == port - 1]
     return names[0] if len(names) == 1 else None
 
 
 def _read_gids(host: Host, base: str, layer: Any, node_type: str) -> Iterator[Values]:
     # An unused index gives a zero GID (EINVAL on some kernels), and EINVAL for its type: neither is a gap.
-    for index in _numbers(_names(host, f"{base}/gids")):
+    for index in _numbers(names_in(host, f"{base}/gids")):
         try:
             text = host.read(f"{base}/gids/{index}")
         except NotPresent:
@@ -339,6 +318,6 @@ def _read_gids(host: Host, base: str, layer: Any, node_type: str) -> Iterator[Va
         gid = None if text == _ZERO_GID else full_gid(text)
         if gid is None or gid == _ZERO_GID:
             continue
-        what = gid_type(_text(host, f"{base}/gid_attrs/types/{index}"), layer, node_type)
-        netdev = _text(host, f"{base}/gid_attrs/ndevs/{index}")
+        what = gid_type(text_of(host, f"{base}/gid_attrs/types/{index}"), layer, node_type)
+        netdev = text_of(host, f"{base}/gid_attrs/ndevs/{index}")
         yield known({"gid_index": index, **gid_values(gid), "type": what, "netdev": netdev})

@@ -9,7 +9,7 @@ from typing import Any
 from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 from rdmadiag.evidence.log_line import host_of, prompt_command, split_prefix
 from rdmadiag.evidence.row import Gap, Line, Row, Text
-from rdmadiag.host import Host
+from rdmadiag.host import Host, names_in, text_of
 from rdmadiag.patterns import late
 from rdmadiag.sources.environment import allowed, safe_value
 
@@ -69,8 +69,8 @@ def _processes(host: Host, pids: Sequence[int]) -> Iterator[Row | Gap]:
 
 
 def _process(host: Host, pid: int, comm: str) -> Values:
-    owner = re.search(r"^Uid:\s+(\d{1,10})", _text(host, f"/proc/{pid}/status"), re.M)
-    container = container_of(_text(host, f"/proc/{pid}/cgroup"))
+    owner = re.search(r"^Uid:\s+(\d{1,10})", text_of(host, f"/proc/{pid}/status"), re.M)
+    container = container_of(text_of(host, f"/proc/{pid}/cgroup"))
     return {"pid": pid, "comm": comm, "container": container, **({"uid": int(owner[1])} if owner else {})}
 
 
@@ -80,13 +80,6 @@ def _environment(host: Host, pid: int) -> Iterator[Row]:
         name, _, value = entry.partition("=")
         if allowed(name):
             yield Row("env", {"pid": pid, "name": name, "value": safe_value(value)}, path)
-
-
-def _text(host: Host, path: str) -> str:
-    try:
-        return host.read(path)
-    except (NotPresent, HostRefused):
-        return ""
 
 
 _CONTAINERS = (
@@ -124,11 +117,9 @@ def _users(host: Host) -> tuple[list[int], Gap | None]:
 
 def _captured_users(host: Host) -> list[int]:
     # A capture holds only the processes that were read when it was made.
-    try:
-        names = host.ls("/proc")
-    except (NotPresent, HostRefused):
-        return []
-    return sorted(int(name) for name in names if name.isdigit() and _text(host, f"/proc/{name}/comm"))
+    return sorted(
+        int(name) for name in names_in(host, "/proc") if name.isdigit() and text_of(host, f"/proc/{name}/comm")
+    )
 
 
 def _search(host: Host) -> tuple[list[int], Gap | None]:

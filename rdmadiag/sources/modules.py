@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from rdmadiag.errors import HostRefused, NotPresent
+from rdmadiag.errors import NotPresent
 from rdmadiag.evidence.log_line import prompt_command
 from rdmadiag.evidence.row import Gap, Line, Row, Text
-from rdmadiag.host import Host
+from rdmadiag.host import Host, names_in, text_of
 from rdmadiag.patterns import late
 
 TABLES = ("module",)
@@ -66,47 +66,33 @@ def read(host: Host) -> Iterable[Row | Gap]:
         loaded = []  # a kernel that cannot load modules: what it can do is built in
     for values in loaded:
         name = values["module"]
-        version = _text(host, f"/sys/module/{name}/version") if name in RELEVANT else ""
+        version = text_of(host, f"/sys/module/{name}/version") if name in RELEVANT else ""
         yield Row("module", {**values, **({"version": version} if version else {})}, "/proc/modules")
     yield from _built_in(host, {values["module"] for values in loaded})
 
 
 def _built_in(host: Host, loaded: set[str]) -> Iterator[Row]:
     seen = set(loaded)
-    for name in RELEVANT.intersection(_names(host, "/sys/module")) - seen:
+    for name in RELEVANT.intersection(names_in(host, "/sys/module")) - seen:
         seen.add(name)
-        version = _text(host, f"/sys/module/{name}/version")
+        version = text_of(host, f"/sys/module/{name}/version")
         yield Row(
             "module", {"module": name, "builtin": 1, **({"version": version} if version else {})}, f"/sys/module/{name}"
         )
     for path, name in _CLASSES.items():
-        if name not in seen and _names(host, path):
+        if name not in seen and names_in(host, path):
             seen.add(name)
             yield Row("module", {"module": name, "builtin": 1}, path)
     yield from _listed(host, seen)
 
 
 def _listed(host: Host, seen: set[str]) -> Iterator[Row]:
-    release = _text(host, "/proc/sys/kernel/osrelease")
+    release = text_of(host, "/proc/sys/kernel/osrelease")
     path = f"/lib/modules/{release}/modules.builtin"
-    for line in _text(host, path).splitlines() if release else ():
+    for line in text_of(host, path).splitlines() if release else ():
         name = line.rpartition("/")[2].partition(".")[0].replace("-", "_")
         if name in RELEVANT and name not in seen:
             yield Row("module", {"module": name, "builtin": 1}, path)
-
-
-def _text(host: Host, path: str) -> str:
-    try:
-        return host.read(path).strip()
-    except (NotPresent, HostRefused):
-        return ""
-
-
-def _names(host: Host, path: str) -> list[str]:
-    try:
-        return host.ls(path)
-    except (NotPresent, HostRefused):
-        return []
 
 
 def _lines(text: str) -> list[Line]:

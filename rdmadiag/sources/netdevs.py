@@ -11,7 +11,7 @@ from typing import Any
 from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 from rdmadiag.evidence.log_line import prompt_command
 from rdmadiag.evidence.row import Gap, Json, Line, Row, Text
-from rdmadiag.host import Host
+from rdmadiag.host import Host, link_of, text_of
 from rdmadiag.patterns import late
 
 TABLES = ("netdev", "addr", "route")
@@ -63,15 +63,15 @@ def _gap(tables: tuple[str, ...], error: HostRefused, subject: str) -> Gap:
 
 
 def _netdev(host: Host, path: str) -> Values:
-    flags = _text(host, f"{path}/flags")
+    flags = text_of(host, f"{path}/flags")
     admin_up = int(flags, 16) & 1 if re.fullmatch(r"0x[0-9a-f]{1,8}", flags) else None
     values = {
         "ifindex": _number(host, f"{path}/ifindex"),
         "mtu_bytes": _number(host, f"{path}/mtu"),
-        "operstate": _text(host, f"{path}/operstate") or None,
+        "operstate": text_of(host, f"{path}/operstate") or None,
         "admin_up": admin_up,
         "carrier": _number(host, f"{path}/carrier") if admin_up else None,
-        "address": _text(host, f"{path}/address") or None,
+        "address": text_of(host, f"{path}/address") or None,
         "carrier_changes": _number(host, f"{path}/carrier_changes"),
         "master": _name(host, f"{path}/master"),
         **_hardware(host, path),
@@ -81,9 +81,9 @@ def _netdev(host: Host, path: str) -> Values:
 
 def _hardware(host: Host, path: str) -> Values:
     # `device` is there for hardware only; virtio, USB and the like have another bus between it and PCI.
-    device = _link(host, f"{path}/device")
-    bus = re.search(r"^DEVTYPE=(\S+)", _text(host, f"{path}/uevent"), re.M)
-    if device is None:
+    device = link_of(host, f"{path}/device")
+    bus = re.search(r"^DEVTYPE=(\S+)", text_of(host, f"{path}/uevent"), re.M)
+    if not device:
         return {"kind": bus[1], "speed_mbps": _speed(host, path)} if bus else {}
     numa_node = _number(host, f"{path}/device/numa_node")
     return {
@@ -100,15 +100,8 @@ def _speed(host: Host, path: str) -> int | None:
     return speed if speed is not None and 0 < speed < 0x7FFFFFFF else None
 
 
-def _text(host: Host, path: str) -> str:
-    try:
-        return host.read(path).strip()
-    except (NotPresent, HostRefused):
-        return ""
-
-
 def _number(host: Host, path: str) -> int | None:
-    return _integer(_text(host, path))
+    return _integer(text_of(host, path))
 
 
 def _integer(value: object) -> int | None:
@@ -117,15 +110,8 @@ def _integer(value: object) -> int | None:
     return value if isinstance(value, int) and abs(value) < 1 << 63 else None
 
 
-def _link(host: Host, path: str) -> str | None:
-    try:
-        return host.link(path)
-    except (NotPresent, HostRefused):
-        return None
-
-
 def _name(host: Host, path: str) -> str | None:
-    target = _link(host, path)
+    target = link_of(host, path)
     return target.rpartition("/")[2] if target else None
 
 

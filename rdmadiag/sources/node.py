@@ -9,7 +9,7 @@ from typing import Any
 from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.log_line import prompt_command, strip_prefix
 from rdmadiag.evidence.row import Gap, Line, Row, Text
-from rdmadiag.host import Host
+from rdmadiag.host import Host, text_of
 from rdmadiag.patterns import late
 
 TABLES = ("node",)
@@ -97,10 +97,7 @@ def _there(host: Host, path: str) -> bool | None:
 
 def _container_of_manager(host: Host) -> str:
     # systemd and its like leave the word that the runtime gave them in $container.
-    try:
-        return host.read("/run/systemd/container")
-    except (NotPresent, HostRefused):
-        return ""
+    return text_of(host, "/run/systemd/container")
 
 
 def _container_of_group(host: Host) -> str:
@@ -110,10 +107,7 @@ def _container_of_group(host: Host) -> str:
 
 
 def _container_of_root(host: Host) -> str:
-    try:
-        mounts = host.read("/proc/1/mountinfo")
-    except (NotPresent, HostRefused):
-        return ""
+    mounts = text_of(host, "/proc/1/mountinfo")
     root = re.search(r"^\d+ \d+ \S+ \S+ / .* - overlay .*?(containerd|docker|containers/storage)", mounts, re.M)
     return {"containers/storage": "podman"}.get(root[1], root[1]) if root else ""
 
@@ -136,7 +130,7 @@ _HYPERVISORS = (
 
 
 def _virtual(host: Host) -> str | None:
-    board = " ".join(_optional(host, f"/sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")).lower()
+    board = " ".join(text_of(host, f"/sys/class/dmi/id/{name}") for name in ("sys_vendor", "product_name")).lower()
     if ".metal" in board:
         return ""
     named = next((kind for word, kind in _HYPERVISORS if word in board), "")
@@ -144,17 +138,10 @@ def _virtual(host: Host) -> str | None:
 
 
 def _virtual_of_processor(host: Host, board_known: bool) -> str | None:
-    flags = re.search(r"^flags\s*:(.*)$", _optional(host, "/proc/cpuinfo"), re.M)
+    flags = re.search(r"^flags\s*:(.*)$", text_of(host, "/proc/cpuinfo"), re.M)
     if flags:
         return "unknown" if " hypervisor" in flags[1] else ""
     return "" if board_known else None  # other processors do not tell
-
-
-def _optional(host: Host, path: str) -> str:
-    try:
-        return host.read(path)
-    except (NotPresent, HostRefused):
-        return ""
 
 
 _COLUMNS: dict[str, Callable[[Host], str | int | float | None]] = {

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.log_line import prompt_command
 from rdmadiag.evidence.row import Gap, Line, Row, Text
-from rdmadiag.host import Host
+from rdmadiag.host import Host, link_of, text_of
 from rdmadiag.patterns import late
 
 TABLES = ("pci",)
@@ -155,19 +155,19 @@ def read(host: Host) -> Iterable[Row | Gap]:
 def _function(host: Host, bdf: str) -> Function | None:
     # uevent has all four in one read; a captured tree may hold the files instead.
     path = f"{ROOT}/{bdf}"
-    fields = dict(line.partition("=")[::2] for line in _text(host, f"{path}/uevent").splitlines())
+    fields = dict(line.partition("=")[::2] for line in text_of(host, f"{path}/uevent").splitlines())
     vendor, _, device = fields.get("PCI_ID", "").partition(":")
     ids = [vendor, device, fields.get("PCI_CLASS", "")]
     if "" in ids:
-        ids = [_text(host, f"{path}/{name}") for name in ("vendor", "device", "class")]
-        fields["DRIVER"] = (_link(host, f"{path}/driver") or "").rpartition("/")[2]
+        ids = [text_of(host, f"{path}/{name}") for name in ("vendor", "device", "class")]
+        fields["DRIVER"] = link_of(host, f"{path}/driver").rpartition("/")[2]
     numbers = [number for word in ids if (number := _hex(word)) is not None]
     return Function(path, numbers[0], numbers[1], numbers[2], fields.get("DRIVER", "")) if len(numbers) == 3 else None
 
 
 def _chain(host: Host, bdf: str) -> tuple[str, ...]:
     # The bridges above, outermost first: the folders of /sys/devices on the way.
-    target = _link(host, f"{ROOT}/{bdf}") or ""
+    target = link_of(host, f"{ROOT}/{bdf}")
     return tuple(part for part in target.split("/")[:-1] if re.fullmatch(_BDF, part))
 
 
@@ -182,20 +182,20 @@ def _row(host: Host, bdf: str, function: Function, role: str, group_types: dict[
         "driver": function.driver,
         "role": role,
         "parent_bdf": function.chain[-1] if function.chain else None,
-        "revision": _text(host, f"{path}/revision").removeprefix("0x") or None,
+        "revision": text_of(host, f"{path}/revision").removeprefix("0x") or None,
         **_place(host, path, group_types),
         **_speeds(host, path),
     }
     if role == "gpu":
-        values["bar1_bytes"] = _largest_region(_text(host, f"{path}/resource"))
+        values["bar1_bytes"] = _largest_region(text_of(host, f"{path}/resource"))
     if role in ("rdma", "gpu", "bridge"):
         values.update(_configuration(host, path))
     return Row("pci", {name: value for name, value in values.items() if value is not None}, path)
 
 
 def _place(host: Host, path: str, group_types: dict[str, str | None]) -> Values:
-    numa_node = _text(host, f"{path}/numa_node")
-    group = (_link(host, f"{path}/iommu_group") or "").rpartition("/")[2]
+    numa_node = text_of(host, f"{path}/numa_node")
+    group = link_of(host, f"{path}/iommu_group").rpartition("/")[2]
     if group not in group_types:
         group_types[group] = _group_type(host, group)
     return {
@@ -207,7 +207,7 @@ def _place(host: Host, path: str, group_types: dict[str, str | None]) -> Values:
 
 def _group_type(host: Host, group: str) -> str | None:
     if group:
-        return _text(host, f"/sys/kernel/iommu_groups/{group}/type") or None
+        return text_of(host, f"/sys/kernel/iommu_groups/{group}/type") or None
     try:
         return None if host.ls("/sys/kernel/iommu_groups") else ""
     except NotPresent:
@@ -218,10 +218,10 @@ def _group_type(host: Host, group: str) -> str | None:
 
 def _speeds(host: Host, path: str) -> Values:
     return {
-        "current_speed_gts": _gigatransfers(_text(host, f"{path}/current_link_speed")),
-        "max_speed_gts": _gigatransfers(_text(host, f"{path}/max_link_speed")),
-        "current_width": _lanes(_text(host, f"{path}/current_link_width")),
-        "max_width": _lanes(_text(host, f"{path}/max_link_width")),
+        "current_speed_gts": _gigatransfers(text_of(host, f"{path}/current_link_speed")),
+        "max_speed_gts": _gigatransfers(text_of(host, f"{path}/max_link_speed")),
+        "current_width": _lanes(text_of(host, f"{path}/current_link_width")),
+        "max_width": _lanes(text_of(host, f"{path}/max_link_width")),
     }
 
 
@@ -255,7 +255,7 @@ def _configuration(host: Host, path: str) -> Values:
         data = host.read_bytes(f"{path}/config")
     except (NotPresent, HostRefused):
         return {}
-    return parse_configuration(data, virtual=_link(host, f"{path}/physfn") is not None)
+    return parse_configuration(data, virtual=bool(link_of(host, f"{path}/physfn")))
 
 
 def parse_configuration(data: bytes, virtual: bool = False) -> Values:
@@ -295,20 +295,6 @@ def _access_control(data: bytes) -> Values:
 
 def _word(data: bytes, place: int) -> int:
     return int.from_bytes(data[place : place + 2], "little")
-
-
-def _text(host: Host, path: str) -> str:
-    try:
-        return host.read(path).strip()
-    except (NotPresent, HostRefused):
-        return ""
-
-
-def _link(host: Host, path: str) -> str | None:
-    try:
-        return host.link(path)
-    except (NotPresent, HostRefused):
-        return None
 
 
 def _hex(text: str) -> int | None:
