@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from rdmadiag.cli import _output
+from rdmadiag.cli._options import BUDGET, seconds
 from rdmadiag.render.text import printable
 
 HELP = """Say what is wrong with RDMA on this node, or in what --from names.
@@ -25,19 +26,6 @@ proven, but something that was asked for could not be read.
 """
 
 
-def seconds(context: click.Context, parameter: click.Parameter, value: str) -> float:
-    """Read a duration: 30, 30s, 15m, 24h, 7d."""
-    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    number, unit = (value[:-1], units[value[-1]]) if value[-1:] in units else (value, 1)
-    try:
-        result = float(number) * unit
-    except ValueError:
-        result = -1.0
-    if not 0 <= result < 1e10:
-        raise click.BadParameter(f"{value!r} is not a duration; wanted for example 30s, 15m, 24h, 7d")
-    return result
-
-
 @click.command(help=HELP, short_help="Say what is wrong, what proves it, and what is unknown.")
 @click.argument("paths", nargs=-1, metavar="")
 @click.option(
@@ -54,9 +42,7 @@ def seconds(context: click.Context, parameter: click.Parameter, value: str) -> f
     show_default=True,
     help="Time between the two samples of counters; 0 takes one sample.",
 )
-@click.option(
-    "--budget", default="10s", callback=seconds, show_default=True, help="Longest time that looking may take."
-)
+@BUDGET
 @click.option(
     "--since",
     default="24h",

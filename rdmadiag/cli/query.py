@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from rdmadiag.cli import _output
-from rdmadiag.cli.check import seconds
+from rdmadiag.cli._options import BUDGET, seconds
 
 
 @click.command(short_help="Ask the evidence in SQL (SELECT only).")
@@ -24,9 +24,7 @@ from rdmadiag.cli.check import seconds
     show_default=True,
     help="Time between two samples of counters; 0 takes one sample.",
 )
-@click.option(
-    "--budget", default="10s", callback=seconds, show_default=True, help="Longest time that looking may take."
-)
+@BUDGET
 @click.option("--format", "form", default="text", type=click.Choice(["text", "csv", "json"]), show_default=True)
 def command(sql: str, given: tuple[str, ...], window: float, budget: float, form: str) -> None:
     """Run one SELECT over the evidence tables (`rdmadiag tables` prints them); read-only, bounded in time and memory.
