@@ -1,5 +1,5 @@
 """`python -m rdmadiag`."""
 
-from rdmadiag.cli import main
+from rdmadiag.cli import program
 
-main()
+program()

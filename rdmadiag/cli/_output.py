@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,7 +17,11 @@ def is_terminal(stream: Any) -> bool:
 
 def width() -> int:
     """Return the columns to fill: the terminal's, at most 120; 100 where there is none."""
-    return min(shutil.get_terminal_size((100, 24)).columns, 120) if is_terminal(sys.stdout) else 100
+    if not is_terminal(sys.stdout):
+        return 100
+    import shutil
+
+    return min(shutil.get_terminal_size((100, 24)).columns, 120)
 
 
 def emit(text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
@@ -61,9 +62,14 @@ def look(
     expected: Mapping[str, Any],
     host: Host | None = None,
     progress: Callable[[str], None] = lambda text: None,
+    sql: str = "",
 ) -> tuple[Evidence, list[str], list[collect.Timing]]:
-    """Fill the evidence of one run. Returns it, the paths of texts that nothing recognised, and what each source took."""
-    evidence = Evidence(rulebook.extra_log_columns(book))
+    """Fill the evidence of one run, for the rules and `sql`.
+
+    Returns it, the paths of texts that nothing recognised, and what each source took.
+    """
+    queries = [sql, *(rule.query for rule in book)]
+    evidence = Evidence(rulebook.extra_log_columns(book), keep_qps=any(_names_qp(query) for query in queries))
     modules = sources.load()
     texts = collect.library(modules, book.patterns(), cached=not request.folders)
     options = collect.Options(request.window, request.budget, request.since)
@@ -78,6 +84,12 @@ def look(
         for name, value in expected.items():
             evidence.add(node, {"name": name, "value": value}, "expect", request.expect or "")
     return evidence, unread, timings
+
+
+def _names_qp(query: str) -> bool:
+    # Outside of its strings; a comment may hold an apostrophe, so with one all of it counts.
+    outside = query if "--" in query or "/*" in query else re.sub("'[^']*'", "", query)
+    return re.search(r"\bqp\b", outside, re.I) is not None
 
 
 def explain(checked: Checked, name: str) -> dict[str, Any]:
@@ -131,7 +143,7 @@ def query(
     import sqlite3
 
     book = rulebook.load()
-    evidence, _, _ = look(request, book, {}, None, progress)
+    evidence, _, _ = look(request, book, {}, None, progress, sql)
     try:
         names, rows, more, _ = engine.run(evidence.db, sql, {}, request.budget)
     except (sqlite3.Error, sqlite3.Warning, MemoryError) as error:

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rdmadiag.diagnose.rulebook import Rule, Rulebook
-from rdmadiag.errors import BadFile
+from rdmadiag.errors import BadFile, HostRefused
+from rdmadiag.evidence import aside
 from rdmadiag.evidence.store import MADE_OF, Evidence, table_names
 
 KEYS = ("node", "device", "port", "qpn", "netdev", "bdf", "pid", "peer")
@@ -200,13 +201,39 @@ def evaluate(
     gaps = _gaps(evidence)
     nodes = evidence.nodes()
     adapters = _adapters(evidence)
-    with Guard(evidence.db) as guard:
-        return {
-            rule.id: _evaluate(
-                guard, rule, _bound(rule, (site or {}).get(rule.id, {}), since_seconds), gaps, nodes, adapters
-            )
-            for rule in book
-        }
+
+    def some(rules: Sequence[Rule]) -> list[Result]:
+        with Guard(evidence.db) as guard:
+            bounds = (_bound(rule, (site or {}).get(rule.id, {}), since_seconds) for rule in rules)
+            return [
+                _evaluate(guard, rule, bound, gaps, nodes, adapters) for rule, bound in zip(rules, bounds, strict=True)
+            ]
+
+    rules = list(book)
+    here, there = (rules[::2], rules[1::2]) if len(rules) >= MANY_RULES and aside.spare_processor() else (rules, [])
+    child = aside.Aside(lambda: [_without_rule(result) for result in some(there)]) if there else None
+    results = some(here)
+    if child is not None:
+        try:
+            results += [_with_rule(result, rule) for result, rule in zip(child.result(), there, strict=True)]
+        except HostRefused:
+            results += some(there)  # the child was killed
+    by_id = {result.rule.id: result for result in results}
+    return {rule.id: by_id[rule.id] for rule in rules}
+
+
+MANY_RULES = 50
+"""From this many rules on, a second processor takes half of them."""
+
+
+def _without_rule(result: Result) -> Result:
+    # Rules are not sent from one process to another.
+    nothing: Any = None
+    return result._replace(rule=nothing, answers=[answer._replace(rule=nothing) for answer in result.answers])
+
+
+def _with_rule(result: Result, rule: Rule) -> Result:
+    return result._replace(rule=rule, answers=[answer._replace(rule=rule) for answer in result.answers])
 
 
 _Adapters = dict[tuple[str, str, str], dict[str, str]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import math
 import os
@@ -176,9 +175,9 @@ def _from_paths(
 ) -> list[str]:
     typed = "-" in specs and sys.stdin is not None and sys.stdin.isatty()  # a person who types has no time limit
     deadline = math.inf if typed else time.monotonic() + options.budget
-    slots: list[list[assign.Read]] = []
+    reads = _Reads(evidence, texts, deadline, options.since)
+    at_end.callback(reads.abandon)
     trees: list[given.GivenTree] = []
-    beside: tuple[int, str, given.GivenText, aside.Aside[_Done]] | None = None
     for spec in specs:
         for part in given.expand(spec, deadline):
             if isinstance(part, given.Refused):
@@ -192,26 +191,17 @@ def _from_paths(
                 break
             else:
                 progress(part.path)
-                slots.append([])
-                if beside is None and _is_long_log(part):
-                    work = functools.partial(_read, texts, part, deadline, options.since)
-                    beside = (len(slots) - 1, given.split(spec)[1], part, aside.Aside(work))
-                    at_end.callback(beside[3].abandon)
-                    part.stream.close()
-                else:
-                    slots[-1] = _taken(evidence, _read(texts, part, deadline, options.since), given.split(spec)[1])
+                reads.add(part, alone=given.split(spec)[1])
+    reads.begin()
     nodes = {part.group: _tree_node(part) for part in trees}
     missing: dict[str, set[str]] = {}
     for part in trees:
         missing.setdefault(nodes[part.group], set()).update(tree(evidence, part, nodes[part.group], modules))
-    if beside is not None:
-        slot, alone, long, reader = beside
-        slots[slot] = _taken(evidence, _waited(long, reader), alone)
-    reads = [read._replace(node=read.node or _tree_above(read.group, nodes)) for one in slots for read in one]
-    for node, source, place, item in assign.assign(_with_standard_input(reads)):
+    found = [read._replace(node=read.node or _tree_above(read.group, nodes)) for read in reads.finish()]
+    for node, source, place, item in assign.assign(_with_standard_input(found)):
         evidence.add_item(node, source, item, place)
     _not_given(evidence, modules, missing)
-    return [read.path for read in reads if not read.recognised]
+    return [read.path for read in found if not read.recognised]
 
 
 class _Done(NamedTuple):
@@ -221,40 +211,101 @@ class _Done(NamedTuple):
     refused: tuple[str, str, str] = ("", "", "")
 
 
-LONG_LOG_BYTES = 1 << 20
-"""A log from this length on is read in a process of its own, beside the rest of what was given."""
+LONG_BYTES = 1 << 20
+"""From this much text on, a child takes its share of the texts that are no JSON."""
+TOGETHER = 16
+"""Most files held open to be read together."""
 
 
-def _is_long_log(part: given.GivenText) -> bool:
-    stream = part.stream
-    if not isinstance(stream, archive.Incoming) or stream.length() < LONG_LOG_BYTES or not aside.spare_processor():
-        return False
-    return not paste.may_be_json(stream.head())
+class _Waiting(NamedTuple):
+    """A text to be read: its place among all, the path that the user named, and whether it may be JSON."""
+
+    slot: int
+    alone: str
+    part: given.GivenText
+    bytes: int
+    json: bool
 
 
-def _read(texts: paste.Library, part: given.GivenText, deadline: float, since: float) -> _Done:
-    try:
-        return _Done(paste.read_text(texts, part, deadline, since))
-    except BadFile as error:
-        return _Done(None, (error.path, error.place, error.wanted))
+class _Reads:
+    """The texts of one run, in the order in which they were given; where they are long, a child takes its share."""
 
+    def __init__(self, evidence: Evidence, texts: paste.Library, deadline: float, since: float) -> None:
+        self._evidence, self._texts, self._deadline, self._since = evidence, texts, deadline, since
+        self._slots: list[assign.Read | None] = []
+        self._waiting: list[_Waiting] = []
+        self._shared: list[_Waiting] = []
+        self._turns = -1
+        self._child: aside.Aside[dict[int, _Done]] | None = None
 
-def _waited(part: given.GivenText, reader: aside.Aside[_Done]) -> _Done:
-    try:
-        return reader.result()
-    except HostRefused as error:
-        return _Done(None, (part.path, "", error.reason))
+    def add(self, part: given.GivenText, alone: str) -> None:
+        """Take a text, which is read now or soon. Raises BadFile when it is all that `alone` names and cannot be read."""
+        stream = part.stream
+        size = stream.length() if isinstance(stream, archive.Incoming) else 0
+        json = isinstance(stream, archive.Incoming) and size > 0 and paste.may_be_json(stream.head())
+        self._waiting.append(_Waiting(len(self._slots), alone, part, size, json))
+        self._slots.append(None)
+        if not size or len(self._waiting) == TOGETHER:
+            self.begin()
 
+    def begin(self) -> None:
+        """Read what waits here, or share it with a child when it is long and no JSON (whose rows are many)."""
+        here, self._waiting = self._waiting, []
+        long = [one for one in here if one.bytes and not one.json]
+        if self._child is None and sum(one.bytes for one in long) >= LONG_BYTES and aside.spare_processor():
+            here = [one for one in here if one not in long]
+            self._shared = sorted(long, key=lambda one: -one.bytes)
+            self._turns, turns = os.pipe()
+            os.write(turns, bytes(range(len(long))))
+            os.close(turns)
+            self._child = aside.Aside(self._share)
+        for one in here:
+            self._take(one, self._read(one.part))
 
-def _taken(evidence: Evidence, done: _Done, alone: str) -> list[assign.Read]:
-    # What cannot be read is the user's mistake when exactly that file was named, else a gap.
-    if done.read is not None:
-        return [done.read]
-    path, place, wanted = done.refused
-    if path == given.shown(alone):
-        raise BadFile(path, place, wanted)
-    evidence.gap(None, "given", Gap(("reading",), f"{place}: {wanted}" if place else wanted, "unreadable", "", path))
-    return []
+    def _share(self) -> dict[int, _Done]:
+        # What two processes share is in a pipe, one byte a text: who reads the byte reads the text.
+        done = {}
+        while turn := os.read(self._turns, 1):
+            done[turn[0]] = self._read(self._shared[turn[0]].part)
+        return done
+
+    def finish(self) -> list[assign.Read]:
+        """Read what the child has not begun, and wait for it. Returns what was read, in order."""
+        if self._child is not None:
+            done = self._share()
+            died = ""
+            try:
+                done.update(self._child.result())
+            except HostRefused as error:
+                died = error.reason
+            for index, one in enumerate(self._shared):
+                self._take(one, done.get(index) or _Done(None, (one.part.path, "", died)))
+        return [read for read in self._slots if read is not None]
+
+    def abandon(self) -> None:
+        """End the child, when nobody waits for it any more, and close what is left open."""
+        for one in (*self._waiting, *self._shared):
+            one.part.stream.close()
+        if self._child is not None:
+            os.close(self._turns)
+            self._child.abandon()
+
+    def _read(self, part: given.GivenText) -> _Done:
+        try:
+            return _Done(paste.read_text(self._texts, part, self._deadline, self._since))
+        except BadFile as error:
+            return _Done(None, (error.path, error.place, error.wanted))
+
+    def _take(self, one: _Waiting, done: _Done) -> None:
+        # What cannot be read is the user's mistake when exactly that file was named, else a gap.
+        self._slots[one.slot] = done.read
+        if done.read is not None:
+            return
+        path, place, wanted = done.refused
+        if path == given.shown(one.alone):
+            raise BadFile(path, place, wanted)
+        gap = Gap(("reading",), f"{place}: {wanted}" if place else wanted, "unreadable", "", path)
+        self._evidence.gap(None, "given", gap)
 
 
 def _tree_node(part: given.GivenTree) -> str:

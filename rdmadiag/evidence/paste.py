@@ -243,7 +243,7 @@ class _Reader:
         elif _JSON.match(data) and (end := self._json(data, 0, 1)):
             data = b"\n" * data.count(b"\n", 0, end) + data[end:]
         self.head = data[:HEAD_BYTES]
-        hits = self.library.lines.lines(data)
+        hits = self.library.lines.lines(data) if data.strip() else []
         prompts = dict.fromkeys((start, stop) for start, stop, index in hits if index >= self.library.first_prompt)
         sections = self._sections(data, list(prompts))
         numbers = _Numbers(data)

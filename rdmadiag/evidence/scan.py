@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,13 +32,13 @@ class Scanner:
         if cached and self._database and loaded is None:
             self._save()
 
-    def _key(self) -> str:
-        text = "\0".join([_VERSION, str(self.flags), os.uname().machine, *self.patterns])
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    def _key(self) -> bytes:
+        # What the compiled form depends on, in full: the file begins with it.
+        return "\0".join([_VERSION, str(self.flags), os.uname().machine, *self.patterns]).encode()
 
     def _file(self) -> str:
         folder = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        return os.path.join(folder, "rdmadiag", f"patterns-{self._key()}.hs")
+        return os.path.join(folder, "rdmadiag", f"patterns-{zlib.crc32(self._key()):08x}-{len(self.patterns)}.hs")
 
     def _load(self) -> Any:
         # A database that somebody else may have written is not loaded: it is code as good as any.
@@ -49,9 +49,10 @@ class Scanner:
                 if status.st_uid != os.geteuid() or status.st_mode & 0o022:
                     return None
                 content = file.read()
-            if hashlib.blake2b(content[32:], digest_size=32).digest() != content[:32]:
+            key = self._key()
+            if not content.startswith(key) or zlib.crc32(content[:-4]) != int.from_bytes(content[-4:], "little"):
                 return None
-            database = hyperscan.loadb(content[32:], mode=hyperscan.HS_MODE_BLOCK)
+            database = hyperscan.loadb(content[len(key) : -4], mode=hyperscan.HS_MODE_BLOCK)
             database.scratch = hyperscan.Scratch(database)
         except (OSError, hyperscan.HyperscanError):
             return None
@@ -60,12 +61,12 @@ class Scanner:
     def _save(self) -> None:
         path = self._file()
         try:
-            content = hyperscan.dumpb(self._database)
+            content = self._key() + hyperscan.dumpb(self._database)
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
             part = f"{path}.{os.getpid()}"
             descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with open(descriptor, "wb") as file:
-                file.write(hashlib.blake2b(content, digest_size=32).digest() + content)
+                file.write(content + zlib.crc32(content).to_bytes(4, "little"))
             os.replace(part, path)
             _remove_old(os.path.dirname(path))
         except (OSError, hyperscan.HyperscanError):

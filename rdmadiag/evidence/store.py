@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from rdmadiag.evidence.row import Gap, Row, Rows
 from rdmadiag.explain import counters
+from rdmadiag.patterns import late
 
 SCHEMA_FILE = os.path.join(os.path.dirname(__file__), "schema.sql")
 
@@ -43,12 +44,10 @@ def schema() -> str:
         return file.read()
 
 
-_TABLE = re.compile(
-    r"(?P<comment>(?:--[^\n]*\n)+)CREATE (?P<view>TABLE|VIEW) \"?(?P<name>\w+)\"?(?P<body>.*?);\n", re.S
-)
-_VIEW = re.compile(r"CREATE VIEW (?P<name>\w+) AS SELECT \* FROM (?P<table>\w+) [^;]*;")
-_COLUMN = re.compile(r'^  "?(?P<name>\w+)"?(?: (?P<type>TEXT|INTEGER|REAL))?[^,-]*,?\s*-- (?P<meaning>.*)$', re.M)
-_KEY = re.compile(r"UNIQUE \(([^)]*)\)")
+_TABLE = late(r"(?P<comment>(?:--[^\n]*\n)+)CREATE (?P<view>TABLE|VIEW) \"?(?P<name>\w+)\"?(?P<body>.*?);\n", re.S)
+_VIEW = late(r"CREATE VIEW (?P<name>\w+) AS SELECT \* FROM (?P<table>\w+) [^;]*;")
+_COLUMN = late(r'^  "?(?P<name>\w+)"?(?: (?P<type>TEXT|INTEGER|REAL))?[^,-]*,?\s*-- (?P<meaning>.*)$', re.M)
+_KEY = late(r"UNIQUE \(([^)]*)\)")
 
 
 def tables() -> dict[str, Table]:
@@ -72,9 +71,12 @@ _QP_GROUP = ("device", "port", "type", "state", "pid", "comm", "qpn")
 
 
 class Evidence:
-    """All that is known about the nodes of one run, in one in-memory SQLite database (`db`)."""
+    """All that is known about the nodes of one run, in one in-memory SQLite database (`db`).
 
-    def __init__(self, extra_log_columns: Iterable[str] = ()) -> None:
+    `keep_qps` False: queue pairs are counted into qp_group, and table qp stays empty, since no query of this run names it.
+    """
+
+    def __init__(self, extra_log_columns: Iterable[str] = (), *, keep_qps: bool = True) -> None:
         self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self.db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;" + schema())
         self.db.create_function("as_hex", 1, _as_hex, deterministic=True)
@@ -84,6 +86,7 @@ class Evidence:
         self._statements: dict[tuple[str, tuple[str, ...]], str] = {}
         self._listings: dict[tuple[str, str, Any], str] = {}
         self._groups: dict[tuple[Any, ...], list[Any]] = {}
+        self._keep_qps = keep_qps
         self._previous: dict[tuple[Any, ...], tuple[Any, float]] = {}
         # A counter of a device has no netdev, and to UNIQUE no NULL is like another.
         self.db.execute(f"CREATE UNIQUE INDEX counter_key ON counter ({', '.join(_COUNTER_KEY)})")
@@ -133,6 +136,8 @@ class Evidence:
             return
         if table == "qp":
             self._count(node, [tuple(values.get(name) for name in _QP_GROUP)], origin)
+            if not self._keep_qps:
+                return
         row = {"node": node, **values, "origin": origin}
         if "origin" not in self.columns(table):
             del row["origin"]
@@ -162,6 +167,8 @@ class Evidence:
                 tuples = [values for values in tuples if values[device] in known]
         if item.table == "qp":
             self._count(node, map(itemgetter(*map(list(item.columns).index, _QP_GROUP)), tuples), origin)
+            if not self._keep_qps:
+                return
         if _keys()[item.table]:
             self.db.executemany(self._statement(item.table, names), ((node, *values, origin) for values in tuples))
             return
@@ -261,7 +268,9 @@ class Evidence:
         return [row[0] for row in self.db.execute("SELECT node FROM node ORDER BY node")]
 
     def nodes_of(self, table: str) -> set[str]:
-        """Return the nodes that a table has rows of."""
+        """Return the nodes that a table has rows of (qp: of which queue pairs were seen)."""
+        if table == "qp":
+            return {node for node, *_ in self._groups}
         return {row[0] for row in self.db.execute(f'SELECT DISTINCT node FROM "{table}"') if row[0] is not None}
 
 

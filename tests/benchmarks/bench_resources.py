@@ -41,7 +41,9 @@ def measure(rounds: int = 7) -> list[Ratio]:
     ]
 
 
-def test_every_queue_pair_becomes_a_row(tmp_path: Path) -> None:
+def test_every_queue_pair_is_counted_and_is_a_row_where_a_query_names_them(tmp_path: Path) -> None:
     dump(tmp_path / "qp.json", 1000)
-    checked = check.check(check.Request(given=(str(tmp_path / "qp.json"),)))
-    assert checked.evidence.db.execute("SELECT count(*), count(DISTINCT qpn) FROM qp").fetchone() == (1000, 1000)
+    request = check.Request(given=(str(tmp_path / "qp.json"),))
+    assert check.check(request).evidence.db.execute("SELECT sum(qps) FROM qp_group").fetchone() == (1000,)
+    _, rows, _ = check.query(request, "SELECT count(*), count(DISTINCT qpn) FROM qp")
+    assert rows == [(1000, 1000)]

@@ -31,7 +31,7 @@ def long_log(folder: Path) -> Path:
     )
     path = folder / "dmesg.txt"
     path.write_text("\n".join(lines) + "\n")
-    assert path.stat().st_size > collect.LONG_LOG_BYTES
+    assert path.stat().st_size > collect.LONG_BYTES
     return path
 
 
@@ -62,3 +62,25 @@ def test_a_child_that_nobody_waits_for_is_ended(tmp_path: Path) -> None:
     assert os.listdir("/proc/self/fd") == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.parametrize("spare", [True, False])
+def test_texts_shared_with_a_child_are_each_read_once_and_in_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spare: bool
+) -> None:
+    monkeypatch.setattr(aside, "spare_processor", lambda: spare)
+    long_log(tmp_path)
+    names = [f"gpu-{n:02}-limits.txt" for n in range(40)]  # more than are held open together
+    for name in names:
+        (tmp_path / name).write_text("$ ulimit -l\nunlimited\n")
+    evidence = check.check(check.Request(given=(str(tmp_path),))).evidence
+    origins = [row[0] for row in evidence.db.execute("SELECT origin FROM process_limit ORDER BY rowid")]
+    assert [os.path.basename(origin.partition(":")[0]) for origin in origins] == names
+
+
+def test_a_query_that_names_queue_pairs_gets_them_however_it_is_written() -> None:
+    assert check._names_qp("SELECT 1 FROM qp")
+    assert check._names_qp('SELECT 1 FROM "qp"')
+    assert check._names_qp("SELECT 'it''s' FROM device, QP")
+    assert check._names_qp("SELECT 1 -- don't\nFROM qp WHERE x = 'a'")
+    assert not check._names_qp("SELECT qps FROM qp_group WHERE comm = 'qp' OR text LIKE '%a qp''s%'")
