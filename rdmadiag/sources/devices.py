@@ -275,6 +275,8 @@ def is_restricted(error: HostRefused) -> bool:
 def _read_port(host: Host, device: str, port: int, link: Values, node_type: str) -> Iterator[Row | Gap]:
     base = f"{CLASS}/{device}/ports/{port}"
     state = _port_text(host, f"{base}/state")
+    if not state and "state" not in link:
+        yield Gap(("port",), f"{base}/state cannot be read", "unreadable", f"cat {base}/state", f"{device}/{port}")
     layer = _port_text(host, f"{base}/link_layer") or link.get("link_layer")
     gids = list(_read_gids(host, base, layer, node_type))
     netdevs = [link["netdev"]] if "netdev" in link else [gid["netdev"] for gid in gids if "netdev" in gid]

@@ -281,3 +281,11 @@ def test_any_content_of_a_port_file_is_read(content, path):
     real = host._resolve(path)
     host.tree.entries[real] = content
     assert rows(read(host), "device")
+
+
+def test_a_port_state_that_cannot_be_read_is_a_gap():
+    found = list(read(Refusing(ROCE, "Permission denied (EACCES)", "/sys/class/infiniband/mlx5_0/ports/1/state")))
+    (gap,) = gaps(found)
+    assert (gap.tables, gap.kind, gap.subject) == (("port",), "unreadable", "mlx5_0/1")
+    (port,) = rows(found, "port")
+    assert "state" not in port
