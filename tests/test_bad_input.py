@@ -236,6 +236,37 @@ def test_an_endless_pipe_is_cut_off_by_the_budget(name: str) -> None:
     assert "in time" in ended.out + ended.error or name == "zeros"
 
 
+LONG_CALL = (
+    "WITH RECURSIVE r(a, b) AS (SELECT 'a', 'b' UNION ALL SELECT a || a, b || b FROM r WHERE length(a) < 500000)"
+    " SELECT n.node, trim(max(r.a), max(r.b) || 'a') AS text, 1 AS wrong FROM r, {table} n GROUP BY n.node"
+)
+OWN_RULES = {  # one that takes for ever where there is a log, and one where rules are loaded
+    "a pattern that takes for ever": ({"patterns": ["job (?P<value>(a+)+)b"]}, (1,), "a job of ours failed"),
+    "a query that takes for ever": ({"query": [LONG_CALL.format(table="reading")]}, (0, 1), "took longer than 2 s"),
+}
+
+
+@pytest.mark.parametrize("name", OWN_RULES)
+def test_an_own_rule_that_takes_for_ever_is_cut_off(name: str, tmp_path: Path) -> None:
+    keys, codes, says = OWN_RULES[name]
+    rule = {
+        "id": "own",
+        "kind": "cause",
+        "layer": "app",
+        "severity": "error",
+        "title": "A job of ours failed",
+        "message": "a job of ours failed",
+        "examples": {"wrong": [{}], "fine": [{}], "unknown": [{}]},
+        **keys,
+    }
+    (tmp_path / "own.json").write_text(json.dumps(rule))
+    log = tmp_path / "app.log"
+    log.write_text("2026-03-08 17:43:19 INFO NCCL INFO job " + "a" * 60 + "\n" + "job aab\n")
+    ended = check("--rules", str(tmp_path / "own.json"), "--from", str(log), "--explain", "own")
+    ends_well(ended, *codes)
+    assert says in ended.out
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
 def test_what_may_not_be_read_is_a_clear_error(tmp_path: Path) -> None:
     root = Path(__file__).resolve().parent.parent

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rdmadiag.diagnose.rulebook import Rule, Rulebook
@@ -170,9 +171,24 @@ class Guard:
 def run(
     db: sqlite3.Connection, sql: str, parameters: Mapping[str, Any], seconds: float
 ) -> tuple[list[str], list[tuple[Any, ...]], int, set[str]]:
-    """Run one query in a Guard of its own."""
-    with Guard(db) as guard:
-        return guard.run(sql, parameters, seconds)
+    """Run somebody's own query, as Guard.run does, in a child: one call of a function can outlast the guard's deadline."""
+
+    def work() -> tuple[list[str], list[tuple[Any, ...]], int, set[str]] | Exception:
+        try:
+            with Guard(db) as guard:
+                return guard.run(sql, parameters, seconds)
+        except (sqlite3.Error, sqlite3.Warning, MemoryError) as error:
+            return error
+
+    try:
+        outcome = aside.Aside(work, seconds + 1).result()
+    except TimeoutError:
+        raise sqlite3.OperationalError(f"took longer than {seconds:g} s") from None
+    except HostRefused as error:
+        raise MemoryError("its process died (out of memory?)") from error
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def _bound(rule: Rule, site: Mapping[str, Any], since_seconds: float) -> dict[str, Any]:
@@ -202,26 +218,30 @@ def evaluate(
     nodes = evidence.nodes()
     adapters = _adapters(evidence)
 
-    def some(rules: Sequence[Rule]) -> list[Result]:
-        with Guard(evidence.db) as guard:
-            bounds = (_bound(rule, (site or {}).get(rule.id, {}), since_seconds) for rule in rules)
-            return [
-                _evaluate(guard, rule, bound, gaps, nodes, adapters) for rule, bound in zip(rules, bounds, strict=True)
-            ]
+    def some(rules: Sequence[Rule], ask: _Ask) -> list[Result]:
+        bounds = [_bound(rule, (site or {}).get(rule.id, {}), since_seconds) for rule in rules]
+        return [_evaluate(ask, rule, bound, gaps, nodes, adapters) for rule, bound in zip(rules, bounds, strict=True)]
 
-    rules = list(book)
-    here, there = (rules[::2], rules[1::2]) if len(rules) >= MANY_RULES and aside.spare_processor() else (rules, [])
-    child = aside.Aside(lambda: [_without_rule(result) for result in some(there)]) if there else None
-    results = some(here)
+    def guarded(rules: Sequence[Rule]) -> list[Result]:
+        with Guard(evidence.db) as guard:
+            return some(rules, guard.run)
+
+    shipped = [rule for rule in book if not rule.own]
+    many = len(shipped) >= MANY_RULES and aside.spare_processor()
+    here, there = (shipped[::2], shipped[1::2]) if many else (shipped, [])
+    child = aside.Aside(lambda: [_without_rule(result) for result in guarded(there)]) if there else None
+    results = guarded(here)
     if child is not None:
         try:
             results += [_with_rule(result, rule) for result, rule in zip(child.result(), there, strict=True)]
         except HostRefused:
-            results += some(there)  # the child was killed
+            results += guarded(there)  # the child was killed
+    results += some([rule for rule in book if rule.own], functools.partial(run, evidence.db))
     by_id = {result.rule.id: result for result in results}
-    return {rule.id: by_id[rule.id] for rule in rules}
+    return {rule.id: by_id[rule.id] for rule in book}
 
 
+_Ask = Callable[[str, Mapping[str, Any], float], tuple[list[str], list[tuple[Any, ...]], int, set[str]]]
 MANY_RULES = 50
 """From this many rules on, a second processor takes half of them."""
 
@@ -268,7 +288,7 @@ def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
 
 
 def _evaluate(
-    guard: Guard,
+    ask: _Ask,
     rule: Rule,
     bound: Mapping[str, Any],
     gaps: list[dict[str, Any]],
@@ -277,7 +297,7 @@ def _evaluate(
 ) -> Result:
     start = time.perf_counter()
     try:
-        names, rows, left_out, reads = guard.run(rule.query, bound, RULE_SECONDS)
+        names, rows, left_out, reads = ask(rule.query, bound, RULE_SECONDS)
     except (sqlite3.Error, MemoryError) as error:
         reason = f"the rule's query failed: {error or 'out of memory'}"
         answers = [

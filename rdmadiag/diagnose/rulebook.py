@@ -30,10 +30,11 @@ _PATTERN_QUERY = {
 
 
 class Rule:
-    """One rule: its file's content as attributes, with defaults filled in."""
+    """One rule: its file's content as attributes, with defaults filled in. `own`: not a shipped one."""
 
     def __init__(self, path: str, data: Mapping[str, Any]) -> None:
         self.path = path
+        self.own = False
         self.data = data
         self.id: str = data["id"]
         self.kind: str = data["kind"]
@@ -163,6 +164,7 @@ def load(folders: Sequence[str] = ()) -> Rulebook:
             if rule.id in known:
                 raise BadFile(path, "/id", f"{rule.id!r} is also the id of {known[rule.id].path}")
             known[rule.id] = rule
+            rule.own = True
             own.append(rule)
     book = Rulebook([*rules, *own])
     check(book, own)

@@ -1,4 +1,4 @@
-"""Work out one thing in a child process while this one goes on: a long log beside everything else that was given."""
+"""Work out one thing in a child process: while this one goes on, or because it may take too long."""
 
 from __future__ import annotations
 
@@ -19,9 +19,12 @@ def spare_processor() -> bool:
 
 
 class Aside(Generic[Result]):
-    """The result of `work`, which begins at once in a child; it must return what pickles, and raise nothing."""
+    """The result of `work`, which begins at once in a child; it must return what pickles, and raise nothing.
 
-    def __init__(self, work: Callable[[], Result]) -> None:
+    The kernel ends the child after `seconds`, whatever it is in.
+    """
+
+    def __init__(self, work: Callable[[], Result], seconds: float = 0.0) -> None:
         self._reader, writer = os.pipe()
         self._child = os.fork()
         if self._child:
@@ -30,17 +33,21 @@ class Aside(Generic[Result]):
         try:  # the child: it never returns
             os.close(self._reader)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
             with os.fdopen(writer, "wb") as pipe:
                 pickle.dump(work(), pipe, protocol=pickle.HIGHEST_PROTOCOL)
         finally:
             os._exit(0)
 
     def result(self) -> Result:
-        """Wait for the result. Raises HostRefused when the child died without one."""
+        """Wait for the result. Raises TimeoutError when its time was up, HostRefused when the child died without one."""
         with os.fdopen(self._reader, "rb") as pipe:
             content = pipe.read()
-        os.waitpid(self._child, 0)
+        _, status = os.waitpid(self._child, 0)
         self._child = 0
+        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
+            raise TimeoutError
         try:
             result: Result = pickle.loads(content)  # from our own child
         except (EOFError, pickle.UnpicklingError, ValueError) as error:

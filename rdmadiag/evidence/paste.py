@@ -7,6 +7,8 @@ import functools
 import io
 import json
 import re
+import signal
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -31,6 +33,8 @@ STARTS, LATER_STARTS = 5000, 20
 """Lines that a parser by line gets of one piece of a text, at most; and of each further piece when it had those."""
 HEAD_BYTES = 64 << 10
 """As much of a text as tells what log it is, and whether that begins at boot [bytes]."""
+PATTERN_SECONDS = 0.5
+"""Longest that taking one line apart may take somebody's own pattern [s]."""
 LOG_CHARACTERS = 4096
 """A longer log line is cut before patterns take it apart."""
 
@@ -71,6 +75,7 @@ class Library:
         self.first_prompt = len(self.patterns) + len(self.line_of)
         self._cached = cached
         self._compiled: dict[tuple[str, int], re.Pattern[str]] = {}
+        self._endless: set[str] = set()
 
     @functools.cached_property
     def logs(self) -> Scanner:
@@ -104,8 +109,27 @@ class Library:
         compiled = self._compiled.get((rule, number))
         if compiled is None:
             compiled = self._compiled[rule, number] = re.compile(pattern)
-        match = compiled.search(text)
+        match = compiled.search(text) if self._cached else self._in_time(compiled, text)
         return {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
+
+    def _in_time(self, pattern: re.Pattern[str], text: str) -> re.Match[str] | None:
+        # Somebody's own pattern may take for ever on a line (`(a+)+b`); a signal interrupts it, and then it is left alone.
+        if pattern.pattern in self._endless or threading.current_thread() is not threading.main_thread():
+            return None
+
+        def late(*_: Any) -> None:
+            raise TimeoutError
+
+        before = signal.signal(signal.SIGALRM, late)
+        signal.setitimer(signal.ITIMER_REAL, PATTERN_SECONDS)
+        try:
+            return pattern.search(text)
+        except TimeoutError:
+            self._endless.add(pattern.pattern)
+            return None
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
 
 
 # Lines that log_line.prompt_command may know as prompts.

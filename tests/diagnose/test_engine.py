@@ -106,13 +106,16 @@ ENDLESS = {
     "recursion": "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT max(x) AS node, 1 AS wrong FROM r",
     "growth": "WITH RECURSIVE r(x) AS (SELECT 'aaaaaaaa' UNION ALL SELECT x || x FROM r) SELECT length(x) AS node, 1 AS wrong FROM r",
     "rows": "WITH RECURSIVE r(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM r) SELECT x AS node, 1 AS wrong FROM r",
+    "one call": "WITH RECURSIVE r(a, b) AS (SELECT 'a', 'b' UNION ALL SELECT a || a, b || b FROM r WHERE length(a) < 500000)"
+    " SELECT trim(max(a), max(b) || 'a') AS node, 1 AS wrong FROM r",
 }
 
 
 @pytest.mark.parametrize("sql", ENDLESS.values(), ids=ENDLESS.keys())
 def test_an_endless_query_ends_within_its_time_and_memory(make_evidence: MakeEvidence, sql: str) -> None:
-    with pytest.raises((sqlite3.Error, MemoryError)):
-        engine.run(make_evidence().db, sql, {}, 0.3)
+    evidence = make_evidence()
+    with pytest.raises((sqlite3.Error, MemoryError), match="took longer than 0.3 s|too big|out of memory|^$"):
+        engine.run(evidence.db, sql, {}, 0.3)
 
 
 def test_a_rule_that_fails_at_run_time_is_unknown_and_says_why(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,8 @@ def test_a_query_that_names_queue_pairs_gets_them_however_it_is_written() -> Non
     assert check._names_qp("SELECT 'it''s' FROM device, QP")
     assert check._names_qp("SELECT 1 -- don't\nFROM qp WHERE x = 'a'")
     assert not check._names_qp("SELECT qps FROM qp_group WHERE comm = 'qp' OR text LIKE '%a qp''s%'")
+
+
+def test_a_child_that_takes_too_long_is_ended() -> None:
+    with pytest.raises(TimeoutError):
+        aside.Aside(lambda: time.sleep(60), 0.05).result()
