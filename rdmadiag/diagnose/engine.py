@@ -281,17 +281,26 @@ def _about(subject: dict[str, Any], adapters: _Adapters) -> dict[str, Any]:
     return {**more, **subject}
 
 
-def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
-    cursor = evidence.db.execute('SELECT node, "table", source, subject, kind, reason, how FROM gap')
+_Gaps = dict[tuple[str | None, str], tuple[int, dict[str, Any]]]
+
+
+def _gaps(evidence: Evidence) -> _Gaps:
+    # The first gap of each node and table, with its place among all.
+    cursor = evidence.db.execute(
+        """SELECT node, "table", source, subject, kind, reason, how FROM gap WHERE kind <> 'assumed'"""
+    )
     names = [column[0] for column in cursor.description]
-    return [dict(zip(names, row, strict=True)) for row in cursor]
+    found: _Gaps = {}
+    for place, row in enumerate(cursor):
+        found.setdefault((row[0], row[1]), (place, dict(zip(names, row, strict=True))))
+    return found
 
 
 def _evaluate(
     ask: _Ask,
     rule: Rule,
     bound: Mapping[str, Any],
-    gaps: list[dict[str, Any]],
+    gaps: _Gaps,
     nodes: Sequence[str],
     adapters: _Adapters,
 ) -> Result:
@@ -313,12 +322,14 @@ def _evaluate(
         about = _about(subject, adapters)
         answers.append(Answer(rule, None if wrong is None else int(bool(wrong)), subject, row, about))
     answered = {answer.subject.get("node") for answer in answers}
-    missing = [gap for gap in gaps if gap["table"] in reads and gap["kind"] != "assumed"]
-    for node in nodes:
-        here = [gap for gap in missing if gap["node"] in (None, node)]
-        if node not in answered and None not in answered and here:
+    for node in nodes if None not in answered else ():
+        if node in answered:
+            continue
+        here = [gaps[one, table] for one in (None, node) for table in reads if (one, table) in gaps]
+        if here:
+            _, gap = min(here, key=lambda pair: pair[0])
             subject = {"node": node}
-            answers.append(Answer(rule, None, subject, {}, subject, _reason(here[0]), here[0]["how"] or ""))
+            answers.append(Answer(rule, None, subject, {}, subject, _reason(gap), gap["how"] or ""))
     return Result(rule, answers, frozenset(reads), left_out, time.perf_counter() - start)
 
 

@@ -106,7 +106,7 @@ class Scanner:
 
         Of a pattern that matches more than LINES_PER_PATTERN lines, half are the first and the others the last of them.
         """
-        hits: list[list[tuple[int, int]]] = [[] for _ in self.patterns]
+        hits: dict[int, list[tuple[int, int]]] = {}
         here: set[int] = set()
         start = stop = -1
 
@@ -121,14 +121,14 @@ class Scanner:
             elif index in here:
                 return
             here.add(index)
-            lines = hits[index]
+            lines = hits.setdefault(index, [])
             lines.append((start, stop))
             if len(lines) >= 2 * LINES_PER_PATTERN:
                 del lines[LINES_PER_PATTERN // 2 : -LINES_PER_PATTERN // 2]
 
         if self.patterns and data:
             self._scan(data, found)
-        return sorted({(start, stop, index) for index, lines in enumerate(hits) for start, stop in _ends(lines)})
+        return sorted({(start, stop, index) for index, lines in hits.items() for start, stop in _ends(lines)})
 
 
 def _remove_old(folder: str) -> None:

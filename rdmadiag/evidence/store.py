@@ -16,6 +16,8 @@ from rdmadiag.patterns import late
 SCHEMA_FILE = os.path.join(os.path.dirname(__file__), "schema.sql")
 
 
+MANY_NODES = 8
+"""From this many nodes on, every table is indexed by node."""
 MADE_OF = {"signal": ("counter", "device"), "qp_group": ("qp",)}
 """Tables that `finish` makes of others: who reads one has read those."""
 
@@ -262,6 +264,10 @@ class Evidence:
             if name not in ("node", "gap", "counter_meaning"):
                 named |= self.nodes_of(name)
         self.db.executemany("INSERT OR IGNORE INTO node (node) VALUES (?)", [(name,) for name in sorted(named)])
+        if len(named) >= MANY_NODES:  # rules join all on the node, and tables without a key are gone through for each
+            for name in _keys():
+                if "node" in self.columns(name):
+                    self.db.execute(f'CREATE INDEX IF NOT EXISTS "{name}_of_node" ON "{name}" (node)')
 
     def nodes(self) -> list[str]:
         """Return the names of the nodes."""
