@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from rdmadiag.cli import _output
+from rdmadiag.cli import _topics
 from rdmadiag.errors import BadInput
 
 
@@ -31,18 +31,7 @@ def command(topic: str | None, words: tuple[str, ...], form: str) -> None:
     from rdmadiag import explain, registry
 
     if topic is None:
-        topics = [
-            (name.replace("_", "-"), registry.load(explain, name))
-            for name in registry.names(explain)
-            if hasattr(registry.load(explain, name), "decode")
-        ]
-        entries = [
-            {"name": name, "help": module.HELP, "examples": [" ".join(words) for words in module.EXAMPLES]}
-            for name, module in topics
-        ]
-        _output.listing(
-            form, "topics", "topics", entries, lambda: _output.columns([(name, module.HELP) for name, module in topics])
-        )
+        _topics.listed(explain, form)
         return
     name = explain.ALIASES.get(topic, topic).replace("-", "_")
     if name not in registry.names(explain):
@@ -50,10 +39,7 @@ def command(topic: str | None, words: tuple[str, ...], form: str) -> None:
     if words == ("-",):
         words = (sys.stdin.read(1 << 20),)
     value = registry.load(explain, name).decode(*words)
-    if form == "json":
-        _output.emit(_output.as_json({"schema": "rdmadiag.explained/1", "topic": topic, **value}))
-    else:
-        _output.emit("\n".join(_lines(value)))
+    _topics.answered(form, "explained", topic, value)
 
 
 def _unknown_topic(topic: str) -> BadInput:
@@ -71,24 +57,3 @@ def _unknown_topic(topic: str) -> BadInput:
     near = difflib.get_close_matches(topic, known, 3, 0.5)
     hint = f"near: {', '.join(near)}" if near else f"known: {', '.join(sorted(known))}"
     return BadInput(f"no topic {topic!r}; {hint}")
-
-
-def _lines(value: dict[str, object], indent: str = "") -> list[str]:
-    from rdmadiag.render.text import printable
-
-    lines: list[str] = []
-    for key, item in value.items():
-        name = key.replace("_", " ")
-        if isinstance(item, dict):
-            lines += [f"{indent}{name}:", *_lines(item, indent + "  ")]
-        elif isinstance(item, (list, tuple)):
-            lines.append(f"{indent}{name}:")
-            for entry in item:
-                lines += (
-                    _lines(entry, indent + "  ")
-                    if isinstance(entry, dict)
-                    else [f"{indent}  - {printable(str(entry))}"]
-                )
-        elif item not in (None, ""):
-            lines.append(f"{indent}{name}: {printable(str(item))}")
-    return lines

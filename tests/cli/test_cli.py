@@ -44,6 +44,8 @@ WRONG = {
     "unknown table": (("tables", "nosuch"), "no table nosuch; known: node"),
     "unknown topic": (("explain", "nosuch", "1"), "known: "),
     "bad word": (("explain", "wc", "99"), "rdmadiag: "),
+    "unknown plan": (("plan", "nosuch"), "known: ecn, kv"),
+    "plan without its values": (("plan", "window", "rate=1gbit"), "plan window needs rtt=50us, block=64KiB"),
     "bad duration": (("check", "--window", "soon"), "'soon' is not a duration"),
     "negative duration": (("check", "--window", "-1"), "is not a duration"),
     "bad site file": (("check", "--site", "/nosuch"), "/nosuch: cannot be read"),
@@ -101,6 +103,8 @@ JSON_COMMANDS = {
     "tables": ("tables", "--format", "json"),
     "explain": ("explain", "wc", "12", "--format", "json"),
     "explain topics": ("explain", "--format", "json"),
+    "plan": ("plan", "kv", "model=llama-3-70b", "--format", "json"),
+    "plan topics": ("plan", "--format", "json"),
 }
 
 
