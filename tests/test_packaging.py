@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import shutil
 import subprocess
@@ -20,6 +21,14 @@ def rules_listed(folder: Path, environment: dict[str, str]) -> int:
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=True
     )
     return len(result.stdout.splitlines())
+
+
+def test_every_package_of_ours_is_named_in_setup_cfg() -> None:
+    settings = configparser.ConfigParser()
+    settings.read(ROOT / "setup.cfg")
+    named = set(settings["options"]["packages"].split())
+    ours = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "rdmadiag").rglob("__init__.py")}
+    assert named == ours | {"rdmadiag.rules", "rdmadiag.scenarios"}
 
 
 @pytest.mark.slow
