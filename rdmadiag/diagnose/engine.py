@@ -116,7 +116,7 @@ class Guard:
 
     def _authorize(self, action: int, first: str | None, second: str | None, _: str | None, view: str | None) -> int:
         if action == _ACTION_READ:
-            self._read.add((first, view))
+            self._read.update(((first, view), (f"{first}.{second}", None)))
             if first is not None and first.startswith(("sqlite_", "pragma_")):
                 return self._refuse(f"table {first} may not be read")
             return sqlite3.SQLITE_OK
@@ -147,7 +147,7 @@ class Guard:
     def run(
         self, sql: str, parameters: Mapping[str, Any], seconds: float
     ) -> tuple[list[str], list[tuple[Any, ...]], int, set[str]]:
-        """Run one query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables read.
+        """Run one query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables and columns read.
 
         Raises sqlite3.Error (not authorized, bad SQL, interrupted) or MemoryError, with what was refused as its text.
         """
@@ -164,7 +164,7 @@ class Guard:
             if "interrupted" in str(error):
                 raise sqlite3.OperationalError(f"took longer than {seconds:g} s") from error
             raise
-        tables = {name for pair in self._read for name in pair if name in self._known}
+        tables = {name for pair in self._read for name in pair if name and name.partition(".")[0] in self._known}
         return names, rows, left_out, tables.union(*(MADE_OF.get(name, ()) for name in tables))
 
 
@@ -336,16 +336,25 @@ def _evaluate(
 WORDS = {
     "addr": "addresses (ip addr)",
     "app_event": "a log of the application",
+    "cgroup_rdma": "limits of RDMA objects (rdma.max of the control group)",
     "chardev": "device files (ls -l /dev/infiniband)",
     "command": "the command line of the program",
     "completion": "completion errors in a log",
     "counter": "counters (rdma statistic, /sys/class/infiniband)",
+    "cpu_governor": "processor frequency settings (cpupower frequency-info)",
     "cq": "completion queues (rdma resource show cq)",
     "device": "RDMA devices (ibv_devinfo)",
     "env": "the program's environment",
+    "firewall": "the packet filter's rules (sudo nft -j list ruleset)",
     "gid": "GID tables (show_gids)",
+    "gpu": "GPUs (nvidia-smi -q)",
+    "gpu_path": "ways between GPUs and adapters (nvidia-smi topo -m)",
+    "hugepage": "huge pages (grep Huge /proc/meminfo)",
+    "idle_state": "idle states of processors",
+    "irq": "interrupts of adapters (/proc/interrupts)",
     "kernel_event": "the kernel log (dmesg -T)",
     "module": "kernel modules (lsmod)",
+    "module_parameter": "module parameters (/etc/modprobe.d, /sys/module)",
     "mr": "memory regions (rdma resource show mr)",
     "netdev": "network devices (ip -d link)",
     "pci": "PCI functions (sudo lspci -vvv)",
@@ -355,6 +364,8 @@ WORDS = {
     "qp": "queue pairs (rdma -d resource show qp)",
     "resource": "counts of objects (rdma resource show)",
     "route": "routes (ip route)",
+    "service": "services that run (systemctl)",
+    "sysctl": "kernel settings (sysctl -a)",
     "verbs_list": "what libibverbs lists (ibv_devices)",
 }
 """What a table holds, in the words of somebody who is to give it."""

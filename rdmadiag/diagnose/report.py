@@ -24,6 +24,7 @@ def build(
     judged = differential.judge(book, results)
     gaps = _gaps(evidence)
     findings = judged.findings
+    _name_adapters(evidence, findings)
     confirmed = [f for f in findings if f["answer"] == "confirmed"]
     worst = max((SEVERITIES.index(f["severity"]) for f in confirmed), default=-1)
     failing = worst >= SEVERITIES.index(fail_on)
@@ -56,6 +57,27 @@ def _rows(evidence: Evidence, sql: str) -> list[dict[str, Any]]:
     cursor = evidence.db.execute(sql)
     names = [column[0] for column in cursor.description]
     return [{name: value for name, value in zip(names, row, strict=True) if value is not None} for row in cursor]
+
+
+def _name_adapters(evidence: Evidence, findings: Sequence[dict[str, Any]]) -> None:
+    # Whoever is to pull a card wants all its names: device, PCI address, netdev, its rail, and the GPU that it serves.
+    if not any(evidence.db.execute("SELECT 1 FROM gpu_nic LIMIT 1")):
+        return
+    known: dict[tuple[str, str, Any], dict[str, Any]] = {}
+    sql = "SELECT node, device, bdf, netdev, rail, gpu, gpu_bdf, path FROM gpu_nic ORDER BY nearest IS NOT 1, rail IS NULL, gpu"
+    for row in _rows(evidence, sql):
+        node = row.pop("node")
+        for key in ("device", "bdf", "netdev"):
+            if key in row:
+                known.setdefault((node, key, row[key]), row)
+        if "gpu_bdf" in row:
+            known.setdefault((node, "bdf", row["gpu_bdf"]), row)
+    for finding in findings:
+        subject = finding["subject"]
+        for key in ("device", "bdf", "netdev"):
+            if found := known.get((subject.get("node"), key, subject.get(key))):
+                finding["adapter"] = found
+                break
 
 
 def _gaps(evidence: Evidence) -> list[dict[str, Any]]:

@@ -13,6 +13,7 @@ CREATE TABLE node (
   root INTEGER,              -- 1 if we looked as root (effective uid)
   modules_supported INTEGER, -- 1 if this kernel can load modules (/proc/modules exists)
   cmdline TEXT,              -- kernel command line (/proc/cmdline)
+  tainted INTEGER,           -- taint bits of the kernel (/proc/sys/kernel/tainted)
   origin TEXT,               -- where the row was read
   UNIQUE (node)
 );
@@ -21,7 +22,7 @@ CREATE TABLE node (
 CREATE TABLE gap (
   node TEXT,                 -- node, NULL for all nodes
   source TEXT,               -- source that could not read
-  "table" TEXT NOT NULL,     -- table (or view) left incomplete
+  "table" TEXT NOT NULL,     -- table or view left incomplete; table.column where only that column is
   subject TEXT,              -- device, file or command
   kind TEXT,                 -- not_given, not_permitted, unreadable, timeout, crash, truncated, restricted, assumed
   reason TEXT,               -- why
@@ -115,7 +116,8 @@ CREATE TABLE counter (
   device TEXT,               -- verbs device name; NULL for a netdev's counter
   port INTEGER,              -- port number
   netdev TEXT,               -- netdev, for ethtool counters
-  kind TEXT,                 -- 'counters' (PMA), 'hw_counters', 'ethtool'
+  bdf TEXT,                  -- PCI function, for AER counters
+  kind TEXT,                 -- 'counters' (PMA), 'hw_counters', 'ethtool', 'aer' (PCI errors)
   counter TEXT,              -- name as the kernel spells it
   value INTEGER,             -- last value [as the kernel's unit: count, or 4 bytes for port_*_data]
   previous INTEGER,          -- value of the first sample, NULL with one sample
@@ -124,7 +126,7 @@ CREATE TABLE counter (
   per_second REAL,           -- delta / seconds [1/s]
   state TEXT,                -- 'two samples', 'one sample', 'reset', 'saturated', 'unreadable'
   origin TEXT,               -- where the row was read
-  UNIQUE (node, device, port, netdev, kind, counter)
+  UNIQUE (node, device, port, netdev, bdf, kind, counter)
 );
 
 -- Which common meaning each driver's counter has. (rdmadiag/explain/counters.py)
@@ -299,6 +301,11 @@ CREATE TABLE pci (
   bar1_bytes INTEGER,        -- size of the region by which peers reach GPU memory ("BAR1" of nvidia-smi), for GPUs [bytes] (resource)
   max_read_request_bytes INTEGER, -- MaxReadReq [bytes] (DevCtl)
   max_payload_bytes INTEGER, -- MaxPayload in use [bytes] (DevCtl)
+  max_payload_supported_bytes INTEGER, -- MaxPayload that the function can do [bytes] (DevCap)
+  relaxed_ordering INTEGER,  -- 1 if the function may send with relaxed ordering (DevCtl)
+  physical_bdf TEXT,         -- of a virtual function its physical function (physfn)
+  vfs INTEGER,               -- virtual functions that are made [count] (sriov_numvfs)
+  max_vfs INTEGER,           -- virtual functions that can be made [count] (sriov_totalvfs)
   revision TEXT,             -- revision; ff when the function no longer answers
   origin TEXT,               -- where the row was read
   UNIQUE (node, bdf)
@@ -345,6 +352,11 @@ CREATE TABLE process (
   comm TEXT,                 -- process name
   uid INTEGER,               -- owner
   container TEXT,            -- container, pod or job of its cgroup, '' when none
+  cgroup TEXT,               -- path of its control group (/proc/PID/cgroup)
+  pod TEXT,                  -- Kubernetes pod uid of that path
+  container_id TEXT,         -- container id of that path, first 12 digits
+  job TEXT,                  -- Slurm job of that path
+  ipc_lock INTEGER,          -- 1 if it may lock memory without limit: CAP_IPC_LOCK in the first user namespace (/proc/PID/status, uid_map)
   origin TEXT,               -- where the row was read
   UNIQUE (node, pid)
 );
@@ -434,6 +446,153 @@ CREATE TABLE log (
 -- Matched lines that are recent or have no time: what rules read. Kernel log and application logs apart, so that gaps are too.
 CREATE VIEW kernel_event AS SELECT * FROM log WHERE log = 'kernel' AND coalesce(recent, 1) = 1;
 CREATE VIEW app_event AS SELECT * FROM log WHERE log = 'application' AND coalesce(recent, 1) = 1;
+
+-- GPUs. (/proc/driver/nvidia, /sys/bus/pci/devices of amdgpu, /sys/class/kfd, nvidia-smi)
+CREATE TABLE gpu (
+  node TEXT,                 -- node
+  bdf TEXT,                  -- PCI address
+  gpu INTEGER,               -- index as nvidia-smi counts, in PCI order
+  vendor TEXT,               -- 'nvidia', 'amd'
+  name TEXT,                 -- product name
+  architecture TEXT,         -- Volta, Turing, Ampere, Ada Lovelace, Hopper, Blackwell; gfx target of AMD (PCI id, nvidia-smi -q, kfd topology)
+  compute_capability TEXT,   -- CUDA compute capability (PCI id, nvidia-smi --query-gpu=compute_cap)
+  driver_version TEXT,       -- version of the kernel driver (/proc/driver/nvidia/version, /sys/module/amdgpu/version)
+  flavour TEXT,              -- 'open' or 'proprietary' NVIDIA kernel modules (/proc/driver/nvidia/version)
+  persistence INTEGER,       -- 1 if persistence mode is on (nvidia-smi)
+  memory_bytes INTEGER,      -- GPU memory [bytes] (nvidia-smi, mem_info_vram_total)
+  bar1_bytes INTEGER,        -- window by which peers reach it [bytes] (nvidia-smi -q "BAR1 Memory Usage", mem_info_vis_vram_total)
+  bar1_used_bytes INTEGER,   -- of it in use [bytes]
+  virtualization TEXT,       -- GPU Virtualization Mode: 'None', 'Pass-Through', 'VGPU' ... (nvidia-smi -q)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, bdf)
+);
+
+-- Paths between GPUs and RDMA devices as the GPU driver reports them. (nvidia-smi topo -m)
+CREATE TABLE gpu_path (
+  node TEXT,                 -- node
+  gpu INTEGER,               -- index of the GPU
+  device TEXT,               -- verbs device name
+  path TEXT,                 -- PIX, PXB, PHB, NODE, SYS
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, gpu, device)
+);
+
+-- GPUs and RDMA devices paired: one row each pair, with the way between them. (nvidia-smi topo -m, else the PCI tree and NUMA nodes)
+CREATE TABLE gpu_nic (
+  node TEXT,                 -- node
+  gpu INTEGER,               -- index of the GPU in PCI order
+  gpu_bdf TEXT,              -- its PCI address
+  device TEXT,               -- verbs device name
+  bdf TEXT,                  -- PCI address of the RDMA device
+  netdev TEXT,               -- its netdev
+  path TEXT,                 -- PIX one switch, PXB several switches, PHB one host bridge, NODE one NUMA node, SYS between NUMA nodes; NULL unknown
+  nearest INTEGER,           -- 1 if no other RDMA device is nearer to this GPU
+  rail INTEGER,              -- number of the RDMA device among those that serve GPUs (of each GPU's nearest the fastest), from 0 in PCI order; NULL for others
+  origin TEXT                -- where the path was read
+);
+
+-- Parameters of kernel modules. (/sys/module/M/parameters, /etc/modprobe.d, /lib/modprobe.d, kernel command line, /proc/driver/nvidia/params)
+CREATE TABLE module_parameter (
+  node TEXT,                 -- node
+  module TEXT,               -- module, with underscores
+  parameter TEXT,            -- parameter; those of nvidia without NVreg_
+  value TEXT,                -- value in use
+  configured TEXT,           -- value that modprobe.d or the kernel command line asks for
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, module, parameter)
+);
+
+-- Kernel settings. (/proc/sys, sysctl)
+CREATE TABLE sysctl (
+  node TEXT,                 -- node
+  name TEXT,                 -- name with dots: vm.max_map_count
+  value TEXT,                -- value as printed
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, name)
+);
+
+-- How processors change their frequency: one row a policy that differs. (/sys/devices/system/cpu/cpu*/cpufreq)
+CREATE TABLE cpu_governor (
+  node TEXT,                 -- node
+  driver TEXT,               -- intel_pstate, intel_cpufreq, acpi-cpufreq, amd-pstate-epp ... (scaling_driver)
+  governor TEXT,             -- performance, powersave, schedutil, ondemand ... (scaling_governor)
+  preference TEXT,           -- energy_performance_preference, where the driver has it
+  cpus INTEGER,              -- processors with it [count]
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, driver, governor, preference)
+);
+
+-- Idle states of the first processor. (/sys/devices/system/cpu/cpu0/cpuidle)
+CREATE TABLE idle_state (
+  node TEXT,                 -- node
+  state TEXT,                -- POLL, C1, C1E, C6 ... (name)
+  latency_microseconds INTEGER, -- time to wake up from it [us] (latency)
+  disabled INTEGER,          -- 1 if switched off (disable)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, state)
+);
+
+-- Huge pages by size. (/sys/kernel/mm/hugepages, /proc/meminfo)
+CREATE TABLE hugepage (
+  node TEXT,                 -- node
+  size_bytes INTEGER,        -- size of one page [bytes]
+  total INTEGER,             -- pages [count]
+  free INTEGER,              -- pages that nobody uses [count]
+  reserved INTEGER,          -- free pages that are promised [count]
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, size_bytes)
+);
+
+-- Interrupts of RDMA adapters. (/sys/bus/pci/devices/D/msi_irqs, /proc/irq, /proc/interrupts)
+CREATE TABLE irq (
+  node TEXT,                 -- node
+  irq INTEGER,               -- number
+  bdf TEXT,                  -- PCI function
+  name TEXT,                 -- mlx5_comp0@pci:0000:18:00.0 ... (/proc/irq/N, /proc/interrupts)
+  completion INTEGER,        -- 1 if it serves completions, 0 if commands and events (from the name)
+  cpus TEXT,                 -- processors that may take it, as a list (smp_affinity_list)
+  effective_cpus TEXT,       -- processors that do take it (effective_affinity_list)
+  local INTEGER,             -- 1 if one of those is on the adapter's NUMA node, 0 if none (local_cpulist)
+  count INTEGER,             -- times it came since boot [count] (/proc/interrupts)
+  busiest_cpu INTEGER,       -- processor that took most of them (/proc/interrupts)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, irq)
+);
+
+-- Services that bear on RDMA and run here. (/proc/PID/comm, /proc/PID/limits)
+CREATE TABLE service (
+  node TEXT,                 -- node
+  service TEXT,              -- irqbalance, tuned, lldpad, nvidia-persistenced, containerd, dockerd, crio, kubelet, slurmd, opensm ...
+  running INTEGER,           -- 1 if it runs, 0 if all processes were looked at and it does not
+  pid INTEGER,               -- process id
+  memlock_bytes INTEGER,     -- soft limit of locked memory, which its children inherit [bytes]; -1 unlimited
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, service)
+);
+
+-- Limits of RDMA objects by control group. (rdma.max, rdma.current below /sys/fs/cgroup)
+CREATE TABLE cgroup_rdma (
+  node TEXT,                 -- node
+  cgroup TEXT,               -- path of the group
+  device TEXT,               -- verbs device name
+  kind TEXT,                 -- hca_handle (open contexts), hca_object (QPs, CQs, MRs ... together)
+  most INTEGER,              -- limit [count]; -1 none
+  current INTEGER,           -- in use [count]
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, cgroup, device, kind)
+);
+
+-- What the host's packet filter does with RoCE v2 packets (UDP 4791): one row a chain that packets enter. (nft -j list ruleset, iptables-save, ufw status)
+CREATE TABLE firewall (
+  node TEXT,                 -- node
+  tool TEXT,                 -- nft, iptables, ufw
+  family TEXT,               -- ip, ip6, inet, netdev
+  chain TEXT,                -- table and chain: filter INPUT
+  hook TEXT,                 -- input, output, prerouting, postrouting, ingress
+  verdict TEXT,              -- accept, drop, reject; NULL where it depends on more than protocol and port
+  rule TEXT,                 -- the rule that decides, or 'policy'
+  origin TEXT                -- where the row was read
+);
 
 -- What the site expects of its nodes (--expect FILE); without one, a node's own NICs are compared with each other.
 CREATE TABLE expect (

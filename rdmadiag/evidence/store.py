@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from rdmadiag.evidence import pairing
 from rdmadiag.evidence.row import Gap, Row, Rows
 from rdmadiag.explain import counters
 from rdmadiag.patterns import late
@@ -18,7 +19,7 @@ SCHEMA_FILE = os.path.join(os.path.dirname(__file__), "schema.sql")
 
 MANY_NODES = 8
 """From this many nodes on, every table is indexed by node."""
-MADE_OF = {"signal": ("counter", "device"), "qp_group": ("qp",)}
+MADE_OF = {"signal": ("counter", "device"), "qp_group": ("qp",), "gpu_nic": ("pci", "device")}
 """Tables that `finish` makes of others: who reads one has read those."""
 
 
@@ -214,7 +215,7 @@ class Evidence:
 
     @staticmethod
     def _sample_key(node: str, row: Row) -> tuple[Any, ...]:
-        return (node, *(row.values.get(name) for name in ("device", "port", "netdev", "kind", "counter")))
+        return (node, *(row.values.get(name) for name in ("device", "port", "netdev", "bdf", "kind", "counter")))
 
     def add_counter(self, node: str, row: Row, seconds: float, place: str = "") -> None:
         """Add a counter's last sample, with its delta against the first one where that says anything."""
@@ -259,6 +260,8 @@ class Evidence:
             f"INSERT INTO qp_group VALUES ({', '.join('?' * 11)})",
             [(*key, *group) for key, group in self._groups.items()],
         )
+        self.db.execute("DELETE FROM gpu_nic")
+        self.db.executemany(f"INSERT INTO gpu_nic VALUES ({', '.join('?' * 10)})", pairing.pair(self.db))
         named: set[str] = set()
         for name in _keys():
             if name not in ("node", "gap", "counter_meaning"):
@@ -284,7 +287,15 @@ def _as_hex(value: Any) -> str | None:
     return f"0x{value:x}" if isinstance(value, int) else None
 
 
-_COUNTER_KEY = ("node", "ifnull(device, '')", "ifnull(port, -1)", "ifnull(netdev, '')", "kind", "counter")
+_COUNTER_KEY = (
+    "node",
+    "ifnull(device, '')",
+    "ifnull(port, -1)",
+    "ifnull(netdev, '')",
+    "ifnull(bdf, '')",
+    "kind",
+    "counter",
+)
 _ORIGINS = (  # those that are not there yet; a row that thousands of lines fill names the first
     "origin = CASE WHEN length(\"{0}\".origin) > 200 OR instr(', ' || \"{0}\".origin || ', ', ', ' || excluded.origin || ', ')"
     ' THEN "{0}".origin ELSE "{0}".origin || \', \' || excluded.origin END'

@@ -145,12 +145,26 @@ def _messages(group: Sequence[dict[str, Any]], indent: str, many: bool, proof: b
     for message, same in list(said.items())[:EVIDENCE_ROWS]:
         nodes = ", ".join(dict.fromkeys(str(f["subject"].get("node", "?")) for f in same)) if many else ""
         yield "", indent, f"{nodes}: {message}" if nodes else message
+        if adapter := _adapter(same[0]):
+            yield "dim", f"{indent}  ", adapter
         if proof:
             yield from _proof([row for finding in same for row in finding["evidence"]], indent + "  ")
     rest = [finding for same in list(said.values())[EVIDENCE_ROWS:] for finding in same]
     if rest:
         places = list(dict.fromkeys(_where(finding["subject"], many) for finding in rest))
         yield "", indent, f"and {len(rest)} more: {_some(places)}"
+
+
+def _adapter(finding: Mapping[str, Any]) -> str:
+    # The names of the adapter, and the GPU that it serves.
+    adapter = finding.get("adapter")
+    if not adapter:
+        return ""
+    names = [str(adapter[key]) for key in ("device", "bdf", "netdev") if key in adapter]
+    rail = [f"rail {adapter['rail']}"] if "rail" in adapter else []
+    where = ", ".join(str(adapter[key]) for key in ("gpu_bdf", "path") if key in adapter)
+    gpu = f"GPU {adapter['gpu']}" + (f" ({where})" if where else "")
+    return f"adapter: {', '.join([*names, *rail, gpu])}"
 
 
 def _symptom(

@@ -11,6 +11,7 @@ from rdmadiag.evidence.log_line import host_of, prompt_command, split_prefix
 from rdmadiag.evidence.row import Gap, Line, Row, Text
 from rdmadiag.host import Host, names_in, text_of
 from rdmadiag.patterns import late
+from rdmadiag.sources._owners import container_of, owner_of
 from rdmadiag.sources.environment import allowed, safe_value
 
 TABLES = ("process_limit", "process", "env")
@@ -70,8 +71,28 @@ def _processes(host: Host, pids: Sequence[int]) -> Iterator[Row | Gap]:
 
 def _process(host: Host, pid: int, comm: str) -> Values:
     owner = re.search(r"^Uid:\s+(\d{1,10})", text_of(host, f"/proc/{pid}/status"), re.M)
-    container = container_of(text_of(host, f"/proc/{pid}/cgroup"))
-    return {"pid": pid, "comm": comm, "container": container, **({"uid": int(owner[1])} if owner else {})}
+    cgroup = text_of(host, f"/proc/{pid}/cgroup")
+    values = {"pid": pid, "comm": comm, "container": container_of(cgroup), **owner_of(cgroup)}
+    if owner:
+        values["uid"] = int(owner[1])
+    if (lock := _ipc_lock(host, pid)) is not None:
+        values["ipc_lock"] = lock
+    return values
+
+
+CAP_IPC_LOCK = 14
+"""Bit of the capability that lifts the limit of locked memory (Linux include/uapi/linux/capability.h)."""
+
+
+def _ipc_lock(host: Host, pid: int) -> int | None:
+    # The kernel asks for the capability in its first user namespace (ib_umem_get); there, all ids are mapped to themselves.
+    capabilities = re.search(r"^CapEff:\s+([0-9a-f]{16})", text_of(host, f"/proc/{pid}/status"), re.M)
+    if capabilities is None:
+        return None
+    if not int(capabilities[1], 16) >> CAP_IPC_LOCK & 1:
+        return 0
+    words = text_of(host, f"/proc/{pid}/uid_map").split()
+    return int(words == ["0", "0", "4294967295"]) if words else None
 
 
 def _environment(host: Host, pid: int) -> Iterator[Row]:
@@ -82,24 +103,12 @@ def _environment(host: Host, pid: int) -> Iterator[Row]:
             yield Row("env", {"pid": pid, "name": name, "value": safe_value(value)}, path)
 
 
-_CONTAINERS = (
-    (late(r"pod([0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12})"), "pod"),
-    (late(r"job_(\d+)"), "slurm job"),
-    (late(r"libpod-([0-9a-f]{12})"), "podman"),
-    (late(r"docker[-/]([0-9a-f]{12})"), "docker"),
-    (late(r"(?:crio-|cri-containerd[-:]|/)([0-9a-f]{12})[0-9a-f]{52}"), "container"),
-)
-
-
-def container_of(cgroup: str) -> str:
-    """Return the pod, job or container that a process's /proc/PID/cgroup names, '' when none."""
-    for pattern, word in _CONTAINERS:
-        if match := pattern.search(cgroup):
-            return f"{word} {match[1].replace('_', '-')}"
-    return ""
-
-
 # --- who uses RDMA ---
+
+
+def rdma_processes(host: Host) -> list[int]:
+    """Return the processes that have an RDMA device open, as far as that can be told. Raises NotPresent, HostRefused."""
+    return _users(host)[0]
 
 
 def _users(host: Host) -> tuple[list[int], Gap | None]:

@@ -69,6 +69,11 @@ def _cmdline(host: Host) -> str:
     return host.read("/proc/cmdline")
 
 
+def _tainted(host: Host) -> int | None:
+    text = host.read("/proc/sys/kernel/tainted").strip()
+    return int(text) if re.fullmatch(r"\d{1,10}", text) else None
+
+
 _CONTAINER_FILES = (
     ("/.dockerenv", "docker"),
     ("/run/.containerenv", "podman"),
@@ -154,6 +159,7 @@ _COLUMNS: dict[str, Callable[[Host], str | int | float | None]] = {
     "root": _root,
     "modules_supported": _modules_supported,
     "cmdline": _cmdline,
+    "tainted": _tainted,
 }
 
 _UNAME = late(r"Linux (\S+) (\d+\.\d+\S*) #.*?(?: (\S+))? GNU/Linux\s*$|Linux (\S+) (\d+\.\d+\S*) #")
@@ -191,10 +197,19 @@ def parse_hostname(lines: Sequence[Line]) -> Iterator[Row]:
 
 
 def parse_cmdline(lines: Sequence[Line]) -> Iterator[Row]:
-    """Parse /proc/cmdline as a boot loader leaves it."""
+    """Parse /proc/cmdline as a boot loader leaves it, and /proc/sys/kernel/tainted after its prompt line."""
+    asked = ""
     for number, text in lines:
         if text.startswith("BOOT_IMAGE="):
             yield Row("node", {"cmdline": text.strip()}, number)
+        elif asked == "cat /proc/sys/kernel/tainted" and re.fullmatch(r"\d{1,10}", text.strip()):
+            yield Row("node", {"tainted": int(text)}, number)
+        elif match := _TAINTED.match(text):
+            yield Row("node", {"tainted": int(match[1])}, number)
+        asked = prompt_command(text) or ""
+
+
+_TAINTED = late(r"kernel\.tainted = (\d{1,10})\s*$")
 
 
 _BOOT_LINES: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
@@ -225,7 +240,9 @@ def _lower(name: str, value: str) -> str:
 TEXTS = (
     Text("uname", (r"\bLinux [\w.-]+ \d+\.\d+\S* #",), parse_uname, ("uname",)),
     Text("hostname", (), parse_hostname, ("hostname",)),
-    Text("/proc/cmdline", (r"^BOOT_IMAGE=",), parse_cmdline),
+    Text(
+        "/proc/cmdline", (r"^BOOT_IMAGE=", r"cat /proc/sys/kernel/tainted", r"^kernel\.tainted = [0-9]"), parse_cmdline
+    ),
     Text(
         "dmesg (boot)",
         (

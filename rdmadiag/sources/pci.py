@@ -1,18 +1,17 @@
-"""PCI functions that matter to RDMA and the bridges above them, from /sys/bus/pci/devices and lspci."""
+"""PCI functions that matter to RDMA and the bridges above them, from /sys/bus/pci/devices."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from rdmadiag.errors import HostRefused, NotPresent
-from rdmadiag.evidence.log_line import prompt_command
-from rdmadiag.evidence.row import Gap, Line, Row, Text
+from rdmadiag.evidence.row import Gap, Row
 from rdmadiag.host import Host, link_of, text_of
-from rdmadiag.patterns import late
 
 TABLES = ("pci",)
+ROOT_ONLY = ("pci.acs", "pci.max_read_request_bytes", "pci.max_payload_bytes", "pci.relaxed_ordering")
 ROOT = "/sys/bus/pci/devices"
 Values = dict[str, Any]
 
@@ -140,19 +139,27 @@ def read(host: Host) -> Iterable[Row | Gap]:
         return
     group_types: dict[str, str | None] = {}
     bridges: dict[str, None] = {}
+    short = ""
     for bdf in names:
-        function = _function(host, bdf)
+        function = function_of(host, bdf)
         role = role_of(function.vendor, function.device, function.code) if function else "other"
         if function and role not in ("other", "bridge"):
-            chain = _chain(host, bdf)
+            chain = bridges_above(host, bdf)
             bridges.update(dict.fromkeys(chain))
-            yield _row(host, bdf, function._replace(chain=chain), role, group_types)
+            row = _row(host, bdf, function._replace(chain=chain), role, group_types)
+            if role in ("rdma", "gpu") and host.live and "max_payload_bytes" not in row.values:
+                short = short or function.path
+            yield row
     for bdf in bridges:
-        if function := _function(host, bdf):
-            yield _row(host, bdf, function._replace(chain=_chain(host, bdf)), "bridge", group_types)
+        if function := function_of(host, bdf):
+            yield _row(host, bdf, function._replace(chain=bridges_above(host, bdf)), "bridge", group_types)
+    if short and host.root is False:
+        reason = "only root may read configuration space beyond its first 64 bytes"
+        yield Gap(ROOT_ONLY, reason, "not_permitted", "run as root", f"{short}/config")
 
 
-def _function(host: Host, bdf: str) -> Function | None:
+def function_of(host: Host, bdf: str) -> Function | None:
+    """Return a function's ids and driver; None where they cannot be read."""
     # uevent has all four in one read; a captured tree may hold the files instead.
     path = f"{ROOT}/{bdf}"
     fields = dict(line.partition("=")[::2] for line in text_of(host, f"{path}/uevent").splitlines())
@@ -165,8 +172,8 @@ def _function(host: Host, bdf: str) -> Function | None:
     return Function(path, numbers[0], numbers[1], numbers[2], fields.get("DRIVER", "")) if len(numbers) == 3 else None
 
 
-def _chain(host: Host, bdf: str) -> tuple[str, ...]:
-    # The bridges above, outermost first: the folders of /sys/devices on the way.
+def bridges_above(host: Host, bdf: str) -> tuple[str, ...]:
+    """Return the bridges above a function, outermost first: the folders of /sys/devices on the way."""
     target = link_of(host, f"{ROOT}/{bdf}")
     return tuple(part for part in target.split("/")[:-1] if re.fullmatch(_BDF, part))
 
@@ -186,11 +193,26 @@ def _row(host: Host, bdf: str, function: Function, role: str, group_types: dict[
         **_place(host, path, group_types),
         **_speeds(host, path),
     }
+    if role in ("rdma", "net", "gpu"):
+        values.update(_virtual_functions(host, path))
     if role == "gpu":
         values["bar1_bytes"] = _largest_region(text_of(host, f"{path}/resource"))
     if role in ("rdma", "gpu", "bridge"):
         values.update(_configuration(host, path))
     return Row("pci", {name: value for name, value in values.items() if value is not None}, path)
+
+
+def _virtual_functions(host: Host, path: str) -> Values:
+    physical = link_of(host, f"{path}/physfn").rpartition("/")[2]
+    return {
+        "physical_bdf": physical or None,
+        "vfs": _count(text_of(host, f"{path}/sriov_numvfs")),
+        "max_vfs": _count(text_of(host, f"{path}/sriov_totalvfs")),
+    }
+
+
+def _count(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]{1,6}", text) else None
 
 
 def _place(host: Host, path: str, group_types: dict[str, str | None]) -> Values:
@@ -218,14 +240,15 @@ def _group_type(host: Host, group: str) -> str | None:
 
 def _speeds(host: Host, path: str) -> Values:
     return {
-        "current_speed_gts": _gigatransfers(text_of(host, f"{path}/current_link_speed")),
-        "max_speed_gts": _gigatransfers(text_of(host, f"{path}/max_link_speed")),
+        "current_speed_gts": gigatransfers(text_of(host, f"{path}/current_link_speed")),
+        "max_speed_gts": gigatransfers(text_of(host, f"{path}/max_link_speed")),
         "current_width": _lanes(text_of(host, f"{path}/current_link_width")),
         "max_width": _lanes(text_of(host, f"{path}/max_link_width")),
     }
 
 
-def _gigatransfers(text: str) -> float | None:
+def gigatransfers(text: str) -> float | None:
+    """Return the number of a link speed such as `32.0 GT/s PCIe` [GT/s]."""
     match = re.match(r"(\d{1,4}(?:\.\d+)?) ?GT/s", text)
     return float(match[1]) if match else None
 
@@ -269,8 +292,13 @@ def parse_configuration(data: bytes, virtual: bool = False) -> Values:
         return {}
     control = _word(data, express + 8)
     # A virtual function has zeros there, and uses what its physical function says.
-    sizes = {"max_payload_bytes": 128 << (control >> 5 & 7), "max_read_request_bytes": 128 << (control >> 12 & 7)}
-    return {**({} if virtual else sizes), **_access_control(data)}
+    device_control = {
+        "max_payload_supported_bytes": 128 << (_word(data, express + 4) & 7),
+        "max_payload_bytes": 128 << (control >> 5 & 7),
+        "max_read_request_bytes": 128 << (control >> 12 & 7),
+        "relaxed_ordering": control >> 4 & 1,
+    }
+    return {**({} if virtual else device_control), **_access_control(data)}
 
 
 def _capability(data: bytes, wanted: int) -> int | None:
@@ -299,192 +327,3 @@ def _word(data: bytes, place: int) -> int:
 
 def _hex(text: str) -> int | None:
     return int(text, 16) if re.fullmatch(r"(?:0x)?[0-9a-fA-F]{1,16}", text) else None
-
-
-# --- lspci ---
-
-LINE_CHARACTERS = 1000
-"""A longer line is not lspci's."""
-
-_CLASSES = {
-    "Ethernet controller": 0x0200,
-    "Infiniband controller": 0x0207,
-    "InfiniBand controller": 0x0207,
-    "Fabric controller": 0x0208,
-    "Network controller": 0x0280,
-    "VGA compatible controller": 0x0300,
-    "3D controller": 0x0302,
-    "Display controller": 0x0380,
-    "Processing accelerators": 0x1200,
-    "Non-Volatile memory controller": 0x0108,
-    "PCI bridge": 0x0604,
-}
-_VENDORS = (
-    ("Mellanox Technologies", MELLANOX),
-    ("NVIDIA Corporation", NVIDIA),
-    ("Advanced Micro Devices, Inc. [AMD/ATI]", AMD),
-    ("Intel Corporation", INTEL),
-    ("Broadcom", 0x14E4),
-    ("Amazon.com, Inc.", 0x1D0F),
-    ("Huawei Technologies", HUAWEI),
-    ("Habana Labs", HABANA),
-    ("Alibaba (China)", 0x1DED),
-    ("Chelsio Communications", CHELSIO),
-    ("QLogic Corp.", 0x1077),
-    ("Cornelis Networks", CORNELIS),
-)
-_RDMA_NAMES = late(
-    r"ConnectX|Connect-IB|BlueField.*network|BCM57(?:41[2-7]|45[24]|5\d\d|6\d\d)|BCM5750X NetXtreme-E RDMA|\bE8[13]0-|"
-    r"X722 for (?:10GbE|10GBASE)|Omni-Path HFI|Elastic Fabric Adapter|HNS .*RDMA|DSC Ethernet|Elastic RDMA|"
-    r"Unified Wire Ethernet Controller(?! \[VF)|FastLinQ QL4\d+ Series [\d/]+GbE Controller(?! \()"
-)
-_HEAD = late(
-    r"(?P<bdf>(?:[0-9a-f]{4,5}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]) "
-    r"(?:(?P<code>[0-9a-f]{4}): (?P<pair>[0-9a-f]{4}:[0-9a-f]{4})|"
-    r"(?P<class>[A-Z0-9][\w .-]+?)(?: \[(?P<class_id>[0-9a-f]{4})\])?: (?P<name>.+?)"
-    r"(?: \[(?P<ids>[0-9a-f]{4}:[0-9a-f]{4})\])?)"
-    r"(?: \(rev (?P<revision>[0-9a-f]{2})\))?(?: \(prog-if .*\))?\s*$"
-)
-_SLOW = r" \(downgraded\)"
-_LINK = rf"Speed (?P<speed>[\d.]{{1,8}})GT/s(?P<slow>{_SLOW})?[^,]*, Width x(?P<width>\d{{1,2}})(?P<narrow>{_SLOW})?"
-_LINK_CAP = late(r"\bLnkCap:\s.*?" + _LINK)
-_LINK_STA = late(r"\bLnkSta:\s.*?" + _LINK)
-_SIZES = late(r"\bMaxPayload (\d{1,5}) bytes, MaxReadReq (\d{1,5}) bytes")
-_ACS_CTL = late(r"\bACSCtl:\s*((?:\w+[+-] ?)+)")
-_REGION = late(r"\bRegion \d: Memory at .*\[size=(\d{1,9})([KMGT]?)\]")
-_UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-_ONE_VALUE = late(r"^\s+(?P<key>Kernel driver in use|NUMA node|IOMMU group|Kernel modules): (?P<value>\S+)")
-_FIRST = ("00:00.0", "0000:00:00.0")  # a root complex, printed unless something was selected
-_COLUMNS = {"Kernel driver in use": "driver", "NUMA node": "numa_node", "IOMMU group": "iommu_group"}
-
-
-def parse_lspci(lines: Sequence[Line]) -> Iterator[Row | Gap]:
-    """Parse `lspci`, with any of -n, -nn, -k, -v; excerpts without an address become rows without one."""
-    device = _Device()
-    denied, whole = 0, False
-    for number, text in lines:
-        if len(text) > LINE_CHARACTERS:
-            continue
-        if head := _HEAD.match(text):
-            yield from device.rows()
-            whole = whole or head["bdf"] in _FIRST
-            device = _Device(number, _head_values(head))
-        elif prompt_command(text) is not None:
-            yield from device.rows()
-            device = _Device()
-        elif "Capabilities: <access denied>" in text:
-            denied = denied or number
-        else:
-            values = _line_values(text)
-            if not device.values.get("bdf") and values.keys() & device.values.keys():
-                yield from device.rows()  # the next device of an excerpt that names none
-                device = _Device()
-            device.add(number, values)
-    yield from device.rows()
-    if not whole:
-        yield Gap(TABLES, "only some of the PCI functions were given", "not_given", "sudo lspci -vvv", "lspci")
-    if denied:
-        yield Gap(
-            TABLES, "lspci was not run as root and shows no capabilities", "not_permitted", "sudo lspci -vvv", "lspci"
-        )
-
-
-class _Device:
-    """The device of which lines are being read."""
-
-    def __init__(self, number: int = 0, values: Values | None = None) -> None:
-        self.number, self.values, self.modules = number, values or {}, False
-
-    def add(self, number: int, values: Values) -> None:
-        if "max_payload_bytes" in values and "irtual" in self.values.get("name", ""):
-            return
-        if "bar1_bytes" in values:
-            values = self._region(values)
-        if values.pop("modules", False):
-            self.modules = True
-        if "current_speed_gts" in values or (values and not self.number):
-            self.number = number
-        self.values.update(values)
-
-    def _region(self, values: Values) -> Values:
-        if self.values.get("role") != "gpu":
-            return {}
-        return {"bar1_bytes": max(values["bar1_bytes"], self.values.get("bar1_bytes", 0))}
-
-    def rows(self) -> Iterator[Row]:
-        if self.modules:
-            self.values.setdefault("driver", "")
-        if self.values:
-            yield Row("pci", {name: value for name, value in self.values.items() if value is not None}, self.number)
-
-
-def _head_values(head: re.Match[str]) -> Values:
-    bdf, name, words = head["bdf"], head["name"], head["class"]
-    vendor, device = (int(part, 16) for part in (head["pair"] or head["ids"] or "0:0").split(":"))
-    short = int(head["code"] or head["class_id"] or "0", 16) or _CLASSES.get(words or "", 0)
-    named = next((number for word, number in _VENDORS if name and name.startswith(word)), 0)
-    return {
-        "bdf": bdf if bdf.count(":") == 2 else f"0000:{bdf}",
-        "vendor_id": vendor or named or None,
-        "device_id": device or None,
-        "class": short << 8 or None,
-        "name": name or family(vendor, device),
-        "role": _named_role(name, vendor or named, device, short << 8),
-        "revision": head["revision"],
-    }
-
-
-def _named_role(name: str | None, vendor: int, device: int, code: int) -> str | None:
-    if not code:
-        return None
-    role = role_of(vendor, device, code)
-    return "rdma" if role == "net" and not device and _RDMA_NAMES.search(name or "") else role
-
-
-def _line_values(text: str) -> Values:
-    if match := _LINK_CAP.search(text):
-        return {"max_speed_gts": _speed(match), "max_width": int(match["width"])}
-    if match := _LINK_STA.search(text):
-        slower = int(bool(match["slow"] or match["narrow"]))
-        return {
-            "current_speed_gts": _speed(match),
-            "current_width": int(match["width"]) or None,
-            "downgraded": slower or None,
-        }
-    if match := _SIZES.search(text):
-        return {"max_payload_bytes": int(match[1]), "max_read_request_bytes": int(match[2])}
-    if match := _ACS_CTL.search(text):
-        return {"acs": ",".join(word[:-1] for word in match[1].split() if word.endswith("+"))}
-    if match := _REGION.search(text):
-        return {"bar1_bytes": int(match[1]) * _UNITS[match[2]]}
-    if match := _ONE_VALUE.match(text):
-        return _one_value(match["key"], match["value"])
-    return {"revision": "ff"} if "!!! Unknown header type 7f" in text else {}
-
-
-def _speed(match: re.Match[str]) -> float | None:
-    return _gigatransfers(match["speed"] + "GT/s")
-
-
-def _one_value(key: str, value: str) -> Values:
-    if key == "Kernel modules":
-        return {"modules": True}
-    if key == "Kernel driver in use":
-        return {"driver": value}
-    return {_COLUMNS[key]: int(value)} if re.fullmatch(r"\d{1,9}", value) else {}
-
-
-TEXTS = (
-    Text(
-        "lspci",
-        (
-            r"^([0-9a-f]{4,5}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [A-Z0-9][\w .-]+( \[[0-9a-f]{4}\])?: \S",
-            r"^([0-9a-f]{4,5}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] [0-9a-f]{4}: [0-9a-f]{4}:[0-9a-f]{4}",
-            r"\bLnk(Cap|Sta):\s.*Speed [\d.]+GT/s",
-            r"\bACSCtl:\s*SrcValid",
-            r"\bMaxPayload \d+ bytes, MaxReadReq \d+ bytes",
-        ),
-        parse_lspci,
-        ("lspci",),
-    ),
-)

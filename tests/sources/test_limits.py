@@ -7,7 +7,9 @@ from live_tree import LiveTree, gaps, lines, rows
 
 from rdmadiag.errors import HostRefused
 from rdmadiag.host import CapturedHost, parse_tree
-from rdmadiag.sources.limits import TEXTS, container_of, parse_compose, parse_limits, parse_log, read
+from rdmadiag.sources._owners import container_of, owner_of
+from rdmadiag.sources.environment import allowed
+from rdmadiag.sources.limits import TEXTS, parse_compose, parse_limits, parse_log, read
 
 LIMITS = """\
 Limit                     Soft Limit           Hard Limit           Units
@@ -54,7 +56,14 @@ def test_processes_that_the_kernel_lists_are_read_with_their_environment():
     )
     found = list(read(host))
     assert rows(found, "process") == [
-        {"pid": 77, "comm": "python3", "uid": 1000, "container": "pod 0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f"}
+        {
+            "pid": 77,
+            "comm": "python3",
+            "uid": 1000,
+            "container": "pod 0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f",
+            "pod": "0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f",
+            "cgroup": "/kubepods.slice/kubepods-pod0a1b2c3d_0a1b_0a1b_0a1b_0a1b2c3d4e5f.slice/cri-containerd-1.scope",
+        }
     ]
     assert {"pid": 77, "comm": "python3", "name": "memlock", "soft": 65536, "hard": -1} in rows(found, "process_limit")
     assert rows(found, "env") == [{"pid": 77, "name": "NCCL_IB_HCA", "value": "mlx5_0"}]
@@ -199,3 +208,53 @@ def test_no_text_raises(text):
         list(kind.parse(lines(text)))
         list(kind.parse(lines("$ ulimit -l\n" + text)))
         list(kind.parse(lines(LIMITS + text)))
+
+
+def test_a_process_is_known_by_pod_container_and_job():
+    unit = (
+        "0::/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0a1b2c3d_0a1b_0a1b_0a1b_0a1b2c3d4e5f.slice/cri-containerd-"
+        + "ab" * 32
+        + ".scope"
+    )
+    found = owner_of(unit)
+    assert (found["pod"], found["container_id"]) == ("0a1b2c3d-0a1b-0a1b-0a1b-0a1b2c3d4e5f", "ab" * 6)
+    job = owner_of("0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0")
+    assert job == {"cgroup": "/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0", "job": "4711"}
+    assert owner_of("0::/") == {"cgroup": "/"}
+
+
+def test_the_capability_to_lock_memory_counts_in_the_first_user_namespace_alone():
+    tree = "/proc/77/comm:x\n/proc/77/status:CapEff:\t0000000000004000\n/proc/77/uid_map:         0          0 4294967295\n"
+    tables = {"rdma res show ctx": [{"ifname": "mlx5_0", "ctxn": 1, "pid": 77, "comm": "x"}]}
+
+    def lock(text):
+        return rows(read(LiveTree(text, tables=tables)), "process")[0].get("ipc_lock")
+
+    assert lock(tree) == 1
+    assert lock(tree.replace("0          0 4294967295", "0     100000 65536")) == 0
+    assert lock(tree.replace("4000", "0000")) == 0
+    assert lock(tree.partition("/proc/77/uid_map")[0]) is None
+
+
+@pytest.mark.parametrize(
+    "name", ["NCCL_IB_HCA", "UCX_TLS", "MC_GID_INDEX", "NIXL_LOG_LEVEL", "GLOO_SOCKET_IFNAME", "NVSHMEM_HCA_LIST"]
+)
+def test_variables_of_rdma_libraries_are_collected(name):
+    assert allowed(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AWS_SECRET_ACCESS_KEY",
+        "HF_TOKEN",
+        "PATH",
+        "MC_TOKEN",
+        "LMCACHE_PASSWORD",
+        "UCX_API_KEY",
+        "NCCL_SECRET",
+        "WANDB_API_KEY",
+    ],
+)
+def test_secrets_and_all_else_never_are(name):
+    assert not allowed(name)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, lines, rows
 
 from rdmadiag.evidence.row import Row
-from rdmadiag.sources.pci import TEXTS, family, parse_configuration, parse_lspci, read, role_of
+from rdmadiag.sources.lspci import TEXTS, parse_lspci
+from rdmadiag.sources.pci import family, parse_configuration, read, role_of
 
 NIC = "/sys/devices/pci0000:20/0000:20:01.0/0000:21:00.0"
 TREE = f"""\
@@ -71,8 +72,10 @@ def test_an_adapter_and_the_bridge_above_it_are_read():
         "max_speed_gts": 32.0,
         "current_width": 8,
         "max_width": 16,
+        "max_payload_supported_bytes": 128,
         "max_payload_bytes": 256,
         "max_read_request_bytes": 4096,
+        "relaxed_ordering": 1,
         "acs": "SrcValid,ReqRedir,CmpltRedir,UpstreamFwd",
     }
     assert (bridge["bdf"], bridge["role"], bridge["driver"]) == ("0000:20:01.0", "bridge", "pcieport")
@@ -98,8 +101,10 @@ def test_configuration_space_of_a_user_has_no_answer_and_of_a_dead_function_says
     assert parse_configuration(configuration()[:64]) == {}
     assert parse_configuration(b"\xff" * 256) == {"revision": "ff"}
     assert parse_configuration(configuration(extended=256)) == {
+        "max_payload_supported_bytes": 128,
         "max_payload_bytes": 256,
         "max_read_request_bytes": 4096,
+        "relaxed_ordering": 1,
     }
     assert parse_configuration(configuration(acs=0), virtual=True) == {"acs": ""}
 
@@ -189,8 +194,10 @@ def test_lspci_vvv_is_parsed_with_links_sizes_and_access_control():
         "role": "rdma",
         "numa_node": 1,
         "iommu_group": 12,
+        "max_payload_supported_bytes": 512,
         "max_payload_bytes": 256,
         "max_read_request_bytes": 512,
+        "relaxed_ordering": 1,
         "max_speed_gts": 32.0,
         "max_width": 16,
         "current_speed_gts": 16.0,
@@ -269,3 +276,44 @@ def test_no_text_raises(text, cut):
     for kind in TEXTS:
         list(kind.parse(lines(text)))
         list(kind.parse(lines(LSPCI[:cut] + text + LSPCI[cut:])))
+
+
+def test_a_tree_of_lspci_shows_which_bridge_is_above_what():
+    # Layout of NVIDIA/nccl#246 (`lspci -tv`) and noonghunna/club-3090#1107 (`lspci -t`).
+    text = """\
+-+-[0000:d7]-+-05.0  Intel Corporation Device 2034
+ |           \\-16.4  Intel Corporation Sky Lake-E M2PCI Registers
+ +-[0000:20]-+-00.0
+ |           +-03.1-[61-67]----00.0-[62-67]--+-02.0-[63]----00.0  Mellanox Technologies MT28908 Family [ConnectX-6]
+ |           |                               \\-04.0-[64]----00.0  NVIDIA Corporation GA100 [A100 SXM4 40GB]
+ |           \\-08.1-[22]--+-00.0
+ |                        \\-00.4
+ \\-[0000:00]-+-00.0
+             \\-01.0
+"""
+    found = list(parse_lspci(lines(text)))
+    parents = {row["bdf"]: (row["role"], row.get("parent_bdf")) for row in rows(found, "pci")}
+    assert parents["0000:63:00.0"] == ("rdma", "0000:62:02.0")
+    assert parents["0000:64:00.0"] == ("gpu", "0000:62:04.0")
+    assert parents["0000:62:04.0"] == ("bridge", "0000:61:00.0")
+    assert parents["0000:61:00.0"] == ("bridge", "0000:20:03.1")
+    assert parents["0000:20:03.1"] == ("bridge", None)
+    assert [gap.subject for gap in gaps(found)] == ["lspci -t"]
+
+
+def test_a_user_who_may_not_read_configuration_space_gets_a_gap_for_what_is_in_it_alone():
+    host = LiveTree(TREE, files={f"{NIC}/config": configuration()[:64]})
+    host.root = False
+    (gap,) = gaps(read(host))
+    assert gap.tables[0] == "pci.acs" and gap.kind == "not_permitted"
+    host.root = True
+    assert gaps(read(host)) == []
+
+
+def test_virtual_functions_know_their_physical_one():
+    tree = TREE + f"{NIC}/sriov_numvfs:2\n{NIC}/sriov_totalvfs:8\n"
+    vf = "/sys/bus/pci/devices/0000:21:00.2"
+    tree += f"{vf}/uevent:PCI_CLASS=20700\n{vf}/uevent:PCI_ID=15B3:101E\n{vf}/physfn -> ../0000:21:00.0\n"
+    found = {row["bdf"]: row for row in rows(read(LiveTree(tree)), "pci")}
+    assert (found["0000:21:00.0"]["vfs"], found["0000:21:00.0"]["max_vfs"]) == (2, 8)
+    assert found["0000:21:00.2"]["physical_bdf"] == "0000:21:00.0"

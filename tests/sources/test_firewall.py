@@ -1,0 +1,177 @@
+"""What packet filters do with RoCE v2 packets: printed by the tools themselves (tests/data/texts/firewall/origin.md)."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from live_tree import LiveTree, gaps, lines, rows
+
+from rdmadiag.sources._packet_path import Rule, verdict
+from rdmadiag.sources.firewall import parse_iptables, parse_nft, parse_ufw, read
+
+DATA = Path(__file__).parent.parent / "data/texts/firewall"
+
+
+def nft(name):
+    return {row["hook"]: row for row in rows(parse_nft([json.loads((DATA / name).read_text())]), "firewall")}
+
+
+def text(parse, name):
+    return {row["hook"]: row for row in rows(parse(lines((DATA / name).read_text())), "firewall")}
+
+
+def test_a_policy_of_drop_drops_what_no_rule_accepts():
+    found = nft("nft-drop.json")
+    assert (found["input"]["verdict"], found["input"]["rule"]) == ("drop", "policy")
+    assert found["output"]["verdict"] == "accept"
+
+
+def test_a_rule_for_the_port_accepts():
+    assert nft("nft-open.json")["input"]["rule"] == "udp dport == 4791 accept"
+
+
+def test_a_match_that_json_does_not_tell_leaves_the_verdict_open():
+    assert "verdict" not in nft("nft-compat.json")["input"]
+
+
+def test_a_jump_is_followed_in_iptables():
+    found = text(parse_iptables, "iptables-save.txt")
+    assert (found["input"]["verdict"], found["input"]["family"]) == ("drop", "ip")
+    assert found["input"]["rule"].endswith("--dport 4791 -j DROP")
+
+
+def test_the_whole_ruleset_of_ufw_accepts_what_ufw_says_it_accepts():
+    assert text(parse_iptables, "ufw-iptables-save.txt")["input"]["verdict"] == "accept"
+    assert text(parse_ufw, "ufw-open.txt")["input"]["verdict"] == "accept"
+    assert text(parse_ufw, "ufw-off.txt")["input"]["verdict"] == "accept"
+
+
+def test_without_its_rule_for_the_port_ufw_drops():
+    whole = (DATA / "ufw-iptables-save.txt").read_text()
+    closed = "\n".join(line for line in whole.splitlines() if "4791" not in line)
+    (found,) = [row for row in rows(parse_iptables(lines(closed)), "firewall") if row["hook"] == "input"]
+    assert found["verdict"] == "drop"
+    assert text(parse_ufw, "ufw-deny.txt")["input"]["verdict"] == "drop"
+
+
+def test_a_rule_for_some_hosts_alone_leaves_it_open():
+    status = "Status: active\nDefault: deny (incoming), allow (outgoing), disabled (routed)\n"
+    (row,) = rows(parse_ufw(lines(f"{status}4791/udp                   ALLOW IN    10.0.0.0/8\n")), "firewall")
+    assert "verdict" not in row
+    (row,) = rows(parse_ufw(lines(f"{status}4791/tcp                   ALLOW IN    Anywhere\n")), "firewall")
+    assert row["verdict"] == "drop"
+
+
+@pytest.mark.parametrize(
+    "rule,wanted",
+    [
+        ("-p udp --dport 4000:5000 -j DROP", "drop"),
+        ("-p udp --dport 5000 -j DROP", "accept"),
+        ("-p tcp --dport 4791 -j DROP", "accept"),
+        ("-p udp -m multiport --dports 53,4791 -j REJECT", "reject"),
+        ("! -p udp -j DROP", "accept"),
+        ("-i lo -j DROP", "accept"),
+        ("-m conntrack --ctstate INVALID -j DROP", "accept"),
+        ("-s 10.0.0.0/8 -j DROP", None),
+        ("-j LOG --log-prefix x", "accept"),
+        ("-j nowhere", "accept"),
+    ],
+)
+def test_each_kind_of_match_is_judged(rule, wanted):
+    found = rows(parse_iptables(lines(f"*filter\n:INPUT ACCEPT [0:0]\n-A INPUT {rule}\nCOMMIT")), "firewall")
+    assert found[0].get("verdict") == wanted
+
+
+@pytest.mark.parametrize(
+    "expression,wanted",
+    [
+        (
+            [
+                {"match": {"op": "!=", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 53}},
+                {"drop": None},
+            ],
+            "drop",
+        ),
+        (
+            [
+                {"match": {"op": "!=", "left": {"payload": {"protocol": "tcp", "field": "dport"}}, "right": 22}},
+                {"drop": None},
+            ],
+            "accept",
+        ),
+        (
+            [
+                {"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": "@ports"}},
+                {"drop": None},
+            ],
+            None,
+        ),
+        (
+            [
+                {
+                    "vmap": {
+                        "key": {"ct": {"key": "state"}},
+                        "data": {"set": [["established", {"accept": None}], ["new", {"drop": None}]]},
+                    }
+                }
+            ],
+            "drop",
+        ),
+        ([{"limit": {"rate": 1}}, {"drop": None}], None),
+        ([{"queue": None}], None),
+        (["?", 3], None),
+    ],
+)
+def test_each_kind_of_nft_expression_is_judged(expression, wanted):
+    base = {"family": "inet", "table": "t", "name": "c", "type": "filter", "hook": "input", "policy": "accept"}
+    rule = {"family": "inet", "table": "t", "chain": "c", "expr": expression}
+    (row,) = rows(parse_nft([{"nftables": [{"chain": base}, {"rule": rule}]}]), "firewall")
+    assert row.get("verdict") == wanted
+
+
+def test_chains_that_jump_in_a_circle_end():
+    assert verdict({"a": [Rule(True, "jump a", "round")]}, "a", "accept")[0] is None
+
+
+@given(
+    st.recursive(
+        st.none() | st.text(max_size=6) | st.integers(),
+        lambda x: (
+            st.lists(x, max_size=3)
+            | st.dictionaries(
+                st.sampled_from(
+                    [
+                        "nftables",
+                        "rule",
+                        "chain",
+                        "expr",
+                        "match",
+                        "left",
+                        "right",
+                        "ct",
+                        "key",
+                        "meta",
+                        "vmap",
+                        "data",
+                        "set",
+                    ]
+                ),
+                x,
+                max_size=3,
+            )
+        ),
+        max_leaves=12,
+    )
+)
+def test_no_json_raises(value):
+    list(parse_nft([{"nftables": value}]))
+    list(parse_nft([{"nftables": [{"rule": {"expr": value}}, {"rule": {"expr": [value]}}, {"chain": value}]}]))
+
+
+def test_a_node_with_software_roce_says_that_its_rules_are_not_read():
+    live = LiveTree("/sys/class/infiniband/rxe0/node_guid:1\n")
+    assert "nft" in gaps(read(live))[0].how
+    nic = "/sys/class/infiniband/mlx5_0/device -> /sys/devices/x\n/sys/devices/x/vendor:1\n"
+    assert gaps(read(LiveTree(nic))) == []
