@@ -480,9 +480,9 @@ TREE_LINES = 500_000
 _LINKS = 40
 """Links followed for one path, as the kernel does."""
 
-# A colon ends the path, unless it stands in a PCI address.
+# A colon ends the path, unless it stands in a PCI address, or before one (/proc/irq/90/mlx5_comp0@pci:0000:18:00.0).
 _PATH = re.compile(
-    r"/[^:]*(?:(?:(?<=[0-9a-f]{4}):(?=[0-9a-f]{2}(?:[:./]|$))|(?<=:[0-9a-f]{2}):(?=[0-9a-f]{2}\.))[^:]*)*"
+    r"/[^:]*(?:(?:(?<=[0-9a-f]{4}):(?=[0-9a-f]{2}(?:[:./]|$))|(?<=:[0-9a-f]{2}):(?=[0-9a-f]{2}\.)|(?<=@pci):(?=[0-9a-f]{4}:))[^:]*)*"
 )
 
 

@@ -339,7 +339,7 @@ def _not_given(evidence: Evidence, modules: Mapping[str, ModuleType], missing: M
         "DELETE FROM gap WHERE kind = 'not_given' AND EXISTS"
         " (SELECT 1 FROM reading r WHERE r.node = gap.node AND r.source = gap.source AND r.complete)"
     )  # an excerpt beside the whole of it
-    skipped = {"node", "gap", "reading", "log", "expect", "counter_meaning", *MADE_OF}
+    skipped = {"node", "gap", "reading", "log", "expect", "counter_meaning", "requirement", *MADE_OF}
     filled = {name: evidence.nodes_of(name) for name in table_names() if name not in skipped}
     for node, source in evidence.db.execute("SELECT node, source FROM reading WHERE complete").fetchall():
         for table in modules[source].TABLES if source in modules else ():

@@ -48,7 +48,7 @@ _LAYERS = (
     (r"\[[\d ]", r"\[\s*(?P<time>(?P<stamp>\d+\.\d+))(?: <\s*\d+\.\d+>)?\](?:\[\s*[TC]\d+\])?:? ?"),  # dmesg, UCX
     (r"\[[<+ ]", r"\[[<+\s]*\d+\.\d+>?\] ?"),  # dmesg --show-delta, relative
     (r"\[[A-Z]", rf"\[(?P<time>[A-Z][a-z]{{2}} {_MONTH} +(?P<day>\d+) {_CLOCK} (?P<year>\d{{4}}))\] ?"),  # dmesg -T
-    (r"\[[A-Z]", rf"\[(?P<time>{_MONTH} +(?P<day>\d+) (?P<clock>\d\d:\d\d))\] ?"),  # dmesg -H
+    (r"\[[A-Z]", rf"\[(?P<time>{_MONTH} *(?P<day>\d+) (?P<clock>\d\d:\d\d))\] ?"),  # dmesg -H
     (r"\[\d", rf"\[(?P<time>{_DATE}[T ]{_CLOCK} ?{_ZONE})(?:,? [^\]]{{1,40}})?\] ?"),  # NCCL, SGLang, Mooncake
     (r"\[[IWEF]", rf"\[[IWEF](?P<time>{_NUMBERS} {_CLOCK}) (?:\d+ )?[\w./-]+:\d+\] ?"),  # PyTorch
     (r"\[p", r"\[pod/(?P<host>[^/\]\s]+)/[^\]\s]+\] ?"),  # kubectl logs --prefix
@@ -59,6 +59,11 @@ _LAYERS = (
     (r"<\d", r"<\d{1,3}>(?:1 )?(?=\S)"),  # syslog priority
     (r"\(.", r"\([\w./ -]+ pid=(?P<pid>\d+)(?:, ip=(?P<host>[\w.:-]+))?\) ?(?:\[repeated[^\]]*\] ?)?"),  # vLLM, Ray
     (r"\d\d", rf"(?P<time>{_DATE}[T ]{_CLOCK} ?{_ZONE})(?=[\s\]:|]|$)[:|]? ?"),  # ISO, python, Go
+    (r"\d\d", r"(?P<time>(?P<stamp>\d{9,11}\.\d{1,6})) (?=[A-Za-z0-9][\w.-]* \S+: )"),  # journalctl -o short-unix
+    (
+        r"[A-Z][a-z]",
+        rf"(?P<time>[A-Z][a-z]{{2}} {_DATE} {_CLOCK} (?:(?P<zone>UTC)|[A-Z]{{3,5}}|[+-]\d\d)) ",
+    ),  # journalctl -o short-full
     (r"\d[\d,]", r"\d+,\d+,(?P<time>(?P<micro>\d+)),[^;\s]*;"),  # /dev/kmsg
     (r"\d[\d:]", r"\d{1,6}: ?(?=\[|[A-Za-z0-9][\w.-]*:\d+:\d+ )"),  # srun --label
     (
@@ -139,7 +144,7 @@ def _add(found: Prefix, match: re.Match[str]) -> Prefix:
     if time is None and (stamp := _stamp(groups)):
         seconds, style = stamp
         time = (groups["time"] or "").strip()
-        if groups.get("monthday") and (tail := _SYSLOG_TAIL.match(rest)):
+        if (groups.get("monthday") or groups.get("stamp")) and (tail := _SYSLOG_TAIL.match(rest)):
             groups.update(tail.groupdict())
             rest = rest[tail.end() :]
     pid = groups.get("pid")
@@ -185,7 +190,7 @@ def _seconds_of_day(clock: str) -> float:
 
 
 def _offset(zone: str) -> float:
-    if zone == "Z":
+    if zone in ("Z", "UTC"):
         return 0.0
     digits = zone[1:].replace(":", "")
     seconds = int(digits[:2]) * 3600.0 + int(digits[2:]) * 60.0

@@ -594,6 +594,16 @@ CREATE TABLE firewall (
   origin TEXT                -- where the row was read
 );
 
+-- Which versions go together: data of rdmadiag, not of a node. (rdmadiag/explain/_requirements.py)
+CREATE TABLE requirement (
+  feature TEXT,              -- dmabuf, peermem, start (of a GPU), firmware line
+  subject TEXT,              -- RDMA driver, GPU architecture, PCI device id, or '*'
+  component TEXT,            -- kernel, rdma_core, gpu_driver, firmware
+  least INTEGER,             -- at least this version: kernel and rdma-core major * 1000 + minor, else the first number
+  source TEXT,               -- where that is from
+  UNIQUE (feature, subject, component)
+);
+
 -- What the site expects of its nodes (--expect FILE); without one, a node's own NICs are compared with each other.
 CREATE TABLE expect (
   node TEXT,                 -- node

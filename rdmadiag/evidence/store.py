@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rdmadiag.evidence import pairing
 from rdmadiag.evidence.row import Gap, Row, Rows
-from rdmadiag.explain import counters
+from rdmadiag.explain import _requirements, counters
 from rdmadiag.patterns import late
 
 SCHEMA_FILE = os.path.join(os.path.dirname(__file__), "schema.sql")
@@ -97,6 +97,7 @@ class Evidence:
             "INSERT OR IGNORE INTO counter_meaning VALUES (?, ?, ?, ?, ?, ?, ?)",
             (row[:7] for row in counters.expanded()),
         )
+        self.db.executemany("INSERT INTO requirement VALUES (?, ?, ?, ?, ?)", _requirements.REQUIREMENTS)
 
     def __del__(self) -> None:
         # Nobody else holds the database; an unclosed one is a warning from Python 3.13 on.
@@ -264,7 +265,7 @@ class Evidence:
         self.db.executemany(f"INSERT INTO gpu_nic VALUES ({', '.join('?' * 10)})", pairing.pair(self.db))
         named: set[str] = set()
         for name in _keys():
-            if name not in ("node", "gap", "counter_meaning"):
+            if name not in ("node", "gap", "counter_meaning", "requirement"):
                 named |= self.nodes_of(name)
         self.db.executemany("INSERT OR IGNORE INTO node (node) VALUES (?)", [(name,) for name in sorted(named)])
         if len(named) >= MANY_NODES:  # rules join all on the node, and tables without a key are gone through for each

@@ -9,6 +9,7 @@ from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.row import Gap, Row
 from rdmadiag.host import Host
 from rdmadiag.sources import pci
+from rdmadiag.sources._pci_ids import role_of
 
 TABLES = ("counter",)
 SAMPLED = True
@@ -37,7 +38,7 @@ def _functions(host: Host, names: Iterable[str]) -> list[str]:
     wanted: dict[str, None] = {}
     for bdf in names:
         function = pci.function_of(host, bdf)
-        if function and pci.role_of(function.vendor, function.device, function.code) in ("rdma", "gpu"):
+        if function and role_of(function.vendor, function.device, function.code) in ("rdma", "gpu"):
             wanted.update(dict.fromkeys((bdf, *pci.bridges_above(host, bdf))))
     return list(wanted)
 

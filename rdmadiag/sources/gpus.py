@@ -11,6 +11,7 @@ from rdmadiag.evidence.row import Gap, Line, Row, Text
 from rdmadiag.host import Host, names_in, text_of
 from rdmadiag.patterns import late
 from rdmadiag.sources import pci
+from rdmadiag.sources._pci_ids import AMD, NVIDIA, role_of
 
 TABLES = ("gpu", "gpu_path", "module_parameter")
 PROC = "/proc/driver/nvidia"
@@ -58,7 +59,7 @@ def read(host: Host) -> Iterable[Row | Gap]:
     driver = parse_version(version)
     index: dict[str, int] = {}
     for bdf, function in gpus:
-        vendor = {pci.NVIDIA: "nvidia", pci.AMD: "amd"}.get(function.vendor)
+        vendor = {NVIDIA: "nvidia", AMD: "amd"}.get(function.vendor)
         if vendor is None:
             continue
         number = index.setdefault(vendor, 0)
@@ -76,7 +77,7 @@ def _on_bus(host: Host) -> Iterator[tuple[str, pci.Function]]:
         return
     for bdf in names:
         function = pci.function_of(host, bdf)
-        if function and pci.role_of(function.vendor, function.device, function.code) == "gpu":
+        if function and role_of(function.vendor, function.device, function.code) == "gpu":
             yield bdf, function
 
 

@@ -11,6 +11,7 @@ from rdmadiag.evidence.row import Gap, Line, Row, Text
 from rdmadiag.host import Host, names_in, text_of
 from rdmadiag.patterns import late
 from rdmadiag.sources import pci
+from rdmadiag.sources._pci_ids import role_of
 
 TABLES = ("irq",)
 
@@ -30,7 +31,7 @@ def read(host: Host) -> Iterable[Row | Gap]:
     looked = False
     for bdf in names:
         function = pci.function_of(host, bdf)
-        if not function or pci.role_of(function.vendor, function.device, function.code) != "rdma":
+        if not function or role_of(function.vendor, function.device, function.code) != "rdma":
             continue
         numbers = [name for name in names_in(host, f"{pci.ROOT}/{bdf}/msi_irqs") if name.isdigit()][:FUNCTION_IRQS]
         if numbers and not looked:

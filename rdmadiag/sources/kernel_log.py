@@ -46,6 +46,8 @@ TEXTS = (
             rf"^{_DAY}(\.[0-9]+)? [^ ]+ kernel: ",
             rf"^{_ISO}([.,][0-9]+)?{_ZONE}? [^ ]+ kernel: ",
             rf"^{_ISO},[0-9]{{6}}{_ZONE} ",
+            r"^[A-Z][a-z]{2} [0-9-]{10} [0-9:]{8}(\.[0-9]+)? [A-Z0-9+-]{3,5} [^ ]+ kernel: ",  # journalctl -o short-full
+            r"^[0-9]{10}\.[0-9]{6} [^ ]+ kernel: ",  # journalctl -o short-unix
             r"^[0-9]+,[0-9]+,[0-9]+,[-c][^;]{0,40};",
             r"^(kern|user|daemon) *:[a-z]+ *: ",
             rf"^{_DRIVERS} {_BDF}:? ",

@@ -125,9 +125,9 @@ def _users(host: Host) -> tuple[list[int], Gap | None]:
 
 
 def _captured_users(host: Host) -> list[int]:
-    # A capture holds only the processes that were read when it was made.
+    # A capture holds the status of processes that use RDMA; of others only the name, from looking for services.
     return sorted(
-        int(name) for name in names_in(host, "/proc") if name.isdigit() and text_of(host, f"/proc/{name}/comm")
+        int(name) for name in names_in(host, "/proc") if name.isdigit() and text_of(host, f"/proc/{name}/status")
     )
 
 

@@ -197,19 +197,20 @@ def parse_hostname(lines: Sequence[Line]) -> Iterator[Row]:
 
 
 def parse_cmdline(lines: Sequence[Line]) -> Iterator[Row]:
-    """Parse /proc/cmdline as a boot loader leaves it, and /proc/sys/kernel/tainted after its prompt line."""
-    asked = ""
+    """Parse /proc/cmdline as a boot loader leaves it."""
     for number, text in lines:
         if text.startswith("BOOT_IMAGE="):
             yield Row("node", {"cmdline": text.strip()}, number)
-        elif asked == "cat /proc/sys/kernel/tainted" and re.fullmatch(r"\d{1,10}", text.strip()):
-            yield Row("node", {"tainted": int(text)}, number)
-        elif match := _TAINTED.match(text):
+
+
+def parse_tainted(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `kernel.tainted = N` of sysctl, and /proc/sys/kernel/tainted behind `FILE:` of grep."""
+    for number, text in lines:
+        if match := _TAINTED.match(text[:200]):
             yield Row("node", {"tainted": int(match[1])}, number)
-        asked = prompt_command(text) or ""
 
 
-_TAINTED = late(r"kernel\.tainted = (\d{1,10})\s*$")
+_TAINTED = late(r"(?:kernel\.tainted = |/proc/sys/kernel/tainted:)(\d{1,10})\s*$")
 
 
 _BOOT_LINES: tuple[tuple[re.Pattern[str], dict[str, str]], ...] = (
@@ -240,9 +241,8 @@ def _lower(name: str, value: str) -> str:
 TEXTS = (
     Text("uname", (r"\bLinux [\w.-]+ \d+\.\d+\S* #",), parse_uname, ("uname",)),
     Text("hostname", (), parse_hostname, ("hostname",)),
-    Text(
-        "/proc/cmdline", (r"^BOOT_IMAGE=", r"cat /proc/sys/kernel/tainted", r"^kernel\.tainted = [0-9]"), parse_cmdline
-    ),
+    Text("/proc/cmdline", (r"^BOOT_IMAGE=",), parse_cmdline),
+    Text("kernel.tainted", (r"^(kernel\.tainted = |/proc/sys/kernel/tainted:)[0-9]",), parse_tainted, by_line=True),
     Text(
         "dmesg (boot)",
         (

@@ -1,5 +1,7 @@
 """Kernel settings, interrupts, services, module parameters, control groups, PCI error counters."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -49,13 +51,13 @@ def test_interrupts_know_whether_a_near_processor_takes_them():
     # Names and layout as mlx5 of Linux 6.8 prints them.
     tree = FUNCTION + f"{NIC}/local_cpulist:0-1\n{NIC}/msi_irqs/200:msix\n{NIC}/msi_irqs/201:msix\n"
     tree += "/proc/irq/200/smp_affinity_list:0-3\n/proc/irq/200/effective_affinity_list:3\n"
-    tree += "/proc/irq/201/effective_affinity_list:1\n/proc/irq/201/mlx5_comp0@pci/\n"
+    tree += "/proc/irq/201/effective_affinity_list:1\n/proc/irq/201/mlx5_comp0@pci:0000:21:00.0/\n"
     tree += "/proc/interrupts:            CPU0       CPU1       CPU2       CPU3\n"
     tree += "/proc/interrupts: 200:          0          5          0         17  IR-PCI-MSIX-0000:21:00.0    0-edge      mlx5_async0@pci:0000:21:00.0\n"
     far, near = rows(interrupts.read(LiveTree(tree)), "irq")
     assert (far["local"], far["count"], far["busiest_cpu"], far["completion"]) == (0, 22, 3, 0)
     assert far["name"] == "mlx5_async0@pci:0000:21:00.0"
-    assert (near["local"], near["name"], near["completion"]) == (1, "mlx5_comp0@pci", 1)
+    assert (near["local"], near["name"], near["completion"]) == (1, "mlx5_comp0@pci:0000:21:00.0", 1)
 
 
 def test_pasted_interrupts_of_other_devices_are_passed_over():
@@ -141,3 +143,35 @@ def test_pci_errors_of_an_adapter_and_of_the_bridge_above_are_counted():
     assert found[("0000:21:00.0", "aer_dev_correctable/TOTAL_ERR_COR")] == 3
     assert found[("0000:20:01.0", "aer_dev_correctable/TOTAL_ERR_COR")] == 1
     assert gaps(aer.read(LiveTree(tree))) == []
+
+
+def test_pci_errors_that_come_between_two_samples_are_a_confirmed_cause(tmp_path, checked):
+    real = "/sys/devices/pci0000:20/0000:20:01.0/0000:21:00.0"
+    tree = f"{NIC} -> {real}\n{real}/uevent:PCI_CLASS=20700\n{real}/uevent:PCI_ID=15B3:1021\n"
+    tree += "/sys/bus/pci/devices/0000:20:01.0 -> /sys/devices/pci0000:20/0000:20:01.0\n"
+    tree += "/sys/devices/pci0000:20/0000:20:01.0/uevent:PCI_CLASS=60400\n/sys/devices/pci0000:20/0000:20:01.0/uevent:PCI_ID=8086:352A\n"
+    errors = "/sys/devices/pci0000:20/0000:20:01.0/aer_dev_correctable:BadTLP {0}\n/sys/devices/pci0000:20/0000:20:01.0/aer_dev_correctable:TOTAL_ERR_COR {0}\n"
+    (tmp_path / "tree.before.txt").write_text(f"# seconds 100.0\n{tree}{errors.format(7)}")
+    (tmp_path / "tree.txt").write_text(f"# seconds 110.0\n{tree}{errors.format(57)}")
+    (found,) = [f for f in checked(tmp_path)["findings"] if f["rule"] == "pcie-correctable-errors"]
+    assert found["answer"] == "confirmed" and found["subject"]["bdf"] == "0000:20:01.0"
+    assert "50 corrected PCIe errors (BadTLP 50)" in found["message"]
+
+
+def test_a_real_packet_filter_is_the_cause_on_software_roce_and_says_nothing_on_an_adapter(tmp_path, checked):
+    data = Path(__file__).parent.parent / "data"
+    (tmp_path / "nft.json").write_text((data / "texts/firewall/nft-drop.json").read_text())
+
+    def answers():
+        return {f["rule"]: f["answer"] for f in checked(tmp_path)["findings"]}
+
+    (tmp_path / "rdma-link.json").write_text((data / "nodes/rxe-lab/rdma-link.json").read_text())
+    (tmp_path / "rdma-dev.json").write_text((data / "nodes/rxe-lab/rdma-dev.json").read_text())
+    assert answers().get("udp-4791-filtered") == "confirmed"
+    (tmp_path / "nft.json").write_text((data / "texts/firewall/nft-open.json").read_text())
+    assert "udp-4791-filtered" not in answers()
+    for name in ("rdma-link.json", "rdma-dev.json"):
+        (tmp_path / name).unlink()
+    (tmp_path / "nft.json").write_text((data / "texts/firewall/nft-drop.json").read_text())
+    (tmp_path / "ibv_devinfo.txt").write_text((data / "nodes/mlx5-roce-8nic-h100/ibv_devinfo.txt").read_text())
+    assert "udp-4791-filtered" not in answers()

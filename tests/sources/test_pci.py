@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, lines, rows
 
 from rdmadiag.evidence.row import Row
-from rdmadiag.sources.lspci import TEXTS, parse_lspci
-from rdmadiag.sources.pci import family, parse_configuration, read, role_of
+from rdmadiag.sources._lspci import TEXTS, parse_lspci
+from rdmadiag.sources._pci_ids import family, role_of
+from rdmadiag.sources.pci import parse_configuration, read
 
 NIC = "/sys/devices/pci0000:20/0000:20:01.0/0000:21:00.0"
 TREE = f"""\
@@ -146,7 +147,7 @@ def test_roles_are_told_by_family_and_class(vendor, device, code, role):
 
 
 def test_families_do_not_overlap():
-    from rdmadiag.sources.pci import FAMILIES
+    from rdmadiag.sources._pci_ids import FAMILIES
 
     for ranges in FAMILIES.values():
         ordered = sorted(ranges)

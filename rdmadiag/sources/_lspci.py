@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from rdmadiag.evidence.log_line import prompt_command
 from rdmadiag.evidence.row import Gap, Line, Row, Text
 from rdmadiag.patterns import late
-from rdmadiag.sources.pci import (
+from rdmadiag.sources._pci_ids import (
     AMD,
     CHELSIO,
     CORNELIS,
