@@ -31,7 +31,7 @@ REQUIREMENTS = (
     Requirement("dmabuf", "nvidia", "gpu_driver", 515, _OPEN),
     Requirement("peermem", "nvidia", "gpu_driver", 470, "NVIDIA GPUDirect RDMA documentation, nvidia-peermem"),
     Requirement("start", "Hopper", "gpu_driver", 515, "NVIDIA data center driver release notes"),
-    Requirement("start", "Blackwell", "gpu_driver", 570, "NVIDIA data center driver release notes"),
+    Requirement("start", "Blackwell", "gpu_driver", 560, "NVIDIA driver release notes: no branch up to 550 lists it"),
     Requirement("firmware line", "4113", "firmware", 10, _FIRMWARE),  # Connect-IB
     Requirement("firmware line", "4115", "firmware", 12, _FIRMWARE),  # ConnectX-4
     Requirement("firmware line", "4117", "firmware", 14, _FIRMWARE),  # ConnectX-4 Lx

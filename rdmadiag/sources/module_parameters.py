@@ -45,11 +45,13 @@ def _asked(host: Host) -> Iterator[Row]:
             files.update((name, folder) for name in host.ls(folder)[:FILES] if name.endswith(".conf"))
         except (NotPresent, HostRefused):
             continue
+    last: dict[tuple[str, str], Row] = {}  # all lines count, of one parameter the last
     for name, folder in sorted(files.items()):
         path = f"{folder}/{name}"
         lines = [Line(number, line) for number, line in enumerate(text_of(host, path).splitlines(), 1)]
         for row in parse_modprobe(lines):
-            yield row._replace(at=path)
+            last[row.values["module"], row.values["parameter"]] = row._replace(at=path)
+    yield from last.values()
 
 
 def _row(module: str, parameter: str, column: str, value: str, at: str | int) -> Row:

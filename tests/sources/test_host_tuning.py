@@ -97,6 +97,7 @@ def test_parameters_in_use_and_those_asked_for_are_told_apart():
     tree += "/proc/cmdline:BOOT_IMAGE=/vmlinuz mlx5_core.prof_sel=2 quiet\n"
     tree += '/etc/modprobe.d/nvidia.conf:options nvidia NVreg_EnableStreamMemOPs=1 NVreg_RegistryDwords="PeerMappingOverride=1;"\n'
     tree += "/lib/modprobe.d/nvidia.conf:options nvidia NVreg_EnableStreamMemOPs=0\n"
+    tree += "/etc/modprobe.d/a.conf:options nvidia NVreg_EnableStreamMemOPs=0\n"
     found = rows(module_parameters.read(LiveTree(tree)), "module_parameter")
     assert {"module": "nvidia_peermem", "parameter": "peerdirect_support", "value": "0"} in found
     assert {"module": "mlx5_core", "parameter": "prof_sel", "configured": "2"} in found
