@@ -25,6 +25,7 @@ def build(
     gaps = _gaps(evidence)
     findings = judged.findings
     _name_adapters(evidence, findings)
+    _name_owners(evidence, findings)
     confirmed = [f for f in findings if f["answer"] == "confirmed"]
     worst = max((SEVERITIES.index(f["severity"]) for f in confirmed), default=-1)
     failing = worst >= SEVERITIES.index(fail_on)
@@ -78,6 +79,16 @@ def _name_adapters(evidence: Evidence, findings: Sequence[dict[str, Any]]) -> No
             if found := known.get((subject.get("node"), key, subject.get(key))):
                 finding["adapter"] = found
                 break
+
+
+def _name_owners(evidence: Evidence, findings: Sequence[dict[str, Any]]) -> None:
+    # A process id says little on the next morning: its container, pod or job is whom to call.
+    sql = "SELECT node, pid, comm, uid, container, container_id, pod, job FROM process"
+    known = {(row.pop("node"), row["pid"]): row for row in _rows(evidence, sql) if "pid" in row}
+    for finding in findings:
+        subject = finding["subject"]
+        if found := known.get((subject.get("node"), subject.get("pid"))):
+            finding["owner"] = {key: value for key, value in found.items() if value != ""}
 
 
 def _gaps(evidence: Evidence) -> list[dict[str, Any]]:

@@ -14,11 +14,12 @@ _LEVELS = 32
 
 
 class Place(NamedTuple):
-    """Where a function sits: the bridges above it, nearest first, and its NUMA node."""
+    """Where a function sits: the bridges above it, nearest first, its NUMA node, and whether the last bridge is a root port."""
 
     bdf: str
     bridges: tuple[str, ...]
     numa_node: int | None
+    whole: bool = True
 
 
 class Nic(NamedTuple):
@@ -39,8 +40,8 @@ def path_between(one: Place, other: Place) -> str | None:
     if shared:
         steps = max(one.bridges.index(shared[0]), other.bridges.index(shared[0]))
         return "PIX" if steps <= 1 else "PXB"
-    if not one.bridges or not other.bridges:
-        return _between_nodes(one, other)
+    if not (one.bridges and other.bridges and one.whole and other.whole):  # what is above them was not seen
+        return "SYS" if _between_nodes(one, other) == "SYS" else None
     if one.bridges[-1].rpartition(":")[0] == other.bridges[-1].rpartition(":")[0]:  # root ports of one bus
         return "PHB"
     return _between_nodes(one, other)
@@ -118,7 +119,8 @@ def _places(db: sqlite3.Connection, node: str) -> tuple[dict[str | None, Place],
     places: dict[str | None, Place] = {}
     for bdf, _, numa_node, role, _ in rows:
         if role in ("gpu", "rdma"):
-            places[bdf] = Place(bdf, _chain(parents, bdf), numa_node)
+            bridges = _chain(parents, bdf)
+            places[bdf] = Place(bdf, bridges, numa_node, bool(bridges) and bridges[-1] in parents)
     return places, {row[0]: row[4] for row in rows}
 
 

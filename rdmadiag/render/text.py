@@ -145,8 +145,9 @@ def _messages(group: Sequence[dict[str, Any]], indent: str, many: bool, proof: b
     for message, same in list(said.items())[:EVIDENCE_ROWS]:
         nodes = ", ".join(dict.fromkeys(str(f["subject"].get("node", "?")) for f in same)) if many else ""
         yield "", indent, f"{nodes}: {message}" if nodes else message
-        if adapter := _adapter(same[0]):
-            yield "dim", f"{indent}  ", adapter
+        for names in (_adapter(same[0]), _owner(same[0])):
+            if names:
+                yield "dim", f"{indent}  ", names
         if proof:
             yield from _proof([row for finding in same for row in finding["evidence"]], indent + "  ")
     rest = [finding for same in list(said.values())[EVIDENCE_ROWS:] for finding in same]
@@ -165,6 +166,15 @@ def _adapter(finding: Mapping[str, Any]) -> str:
     where = ", ".join(str(adapter[key]) for key in ("gpu_bdf", "path") if key in adapter)
     gpu = f"GPU {adapter['gpu']}" + (f" ({where})" if where else "")
     return f"adapter: {', '.join([*names, *rail, gpu])}"
+
+
+def _owner(finding: Mapping[str, Any]) -> str:
+    # The process, and its container, pod or job; on the bare node a process has none.
+    owner = finding.get("owner", {})
+    if not owner.get("container"):
+        return ""
+    identity = f", container {owner['container_id']}" if "container_id" in owner and "pod" in owner else ""
+    return f"process: {owner.get('comm', '?')} (pid {owner['pid']}), {owner['container']}{identity}"
 
 
 def _symptom(

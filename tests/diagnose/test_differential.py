@@ -259,3 +259,46 @@ def test_names_of_one_adapter_are_told_apart_where_the_evidence_knows_them(
         )
         findings = judged(evidence, symptom, rule).findings
         assert [f["explains"] for f in findings if f["rule"] == "slot-bad"] == [wanted]
+
+
+def test_a_finding_names_the_container_and_the_gpu_of_what_it_is_about(tmp_path, checked):
+    node = tmp_path / "tree.txt"
+    real = "/sys/devices/pci0000:15/0000:15:01.0/0000:16:00.0"
+    lines = []
+    for bdf, code, ids, port in (("0000:19:00.0", "30200", "10DE:2330", 0), ("0000:1a:00.0", "20700", "15B3:1021", 1)):
+        place = f"{real}/0000:17:0{port}.0/{bdf}"
+        lines += [
+            f"/sys/bus/pci/devices/{bdf} -> {place}",
+            f"{place}/uevent:PCI_CLASS={code}",
+            f"{place}/uevent:PCI_ID={ids}",
+        ]
+    for bridge in (f"{real}/0000:17:00.0", f"{real}/0000:17:01.0", real, "/sys/devices/pci0000:15/0000:15:01.0"):
+        name = bridge.rpartition("/")[2]
+        lines += [f"/sys/bus/pci/devices/{name} -> {bridge}", f"{bridge}/uevent:PCI_CLASS=60400"]
+        lines += [f"{bridge}/uevent:PCI_ID=1000:C030"]
+    lines += [
+        "/sys/class/infiniband/mlx5_0/ports/1/state:1: DOWN",
+        "/sys/class/infiniband/mlx5_0/ports/1/phys_state:3: Disabled",
+    ]
+    lines += [
+        "/sys/class/infiniband/mlx5_0/ports/1/link_layer:InfiniBand",
+        "/sys/class/infiniband/mlx5_0/device -> " + place,
+    ]
+    lines += ["/proc/77/comm:kv_prefill", "/proc/77/status:Uid:\t1000\t1000\t1000\t1000"]
+    lines += ["/proc/77/cgroup:0::/system.slice/slurmstepd.scope/job_4711/step_0/user/task_0"]
+    node.write_text("\n".join(lines) + "\n")
+    qp = '[{"ifindex":0,"ifname":"mlx5_0","port":1,"lqpn":17,"type":"RC","state":"ERR","pid":77,"comm":"kv_prefill"}]'
+    (tmp_path / "qp.json").write_text(qp)
+    (found,) = [f for f in checked(tmp_path)["findings"] if f["rule"] == "qp-in-error"]
+    assert found["owner"] == {
+        "pid": 77,
+        "comm": "kv_prefill",
+        "uid": 1000,
+        "container": "slurm job 4711",
+        "job": "4711",
+    }
+    assert (found["adapter"]["gpu_bdf"], found["adapter"]["path"], found["adapter"]["rail"]) == (
+        "0000:19:00.0",
+        "PIX",
+        0,
+    )

@@ -18,6 +18,9 @@ ROOT, UP, DOWN, OTHER = "0000:20:01.0", "0000:21:00.0", "0000:22:00.0", "0000:22
         (Place("g", (ROOT,), 0), Place("n", ("0000:40:01.0",), 1), "SYS"),
         (Place("g", (ROOT,), None), Place("n", ("0000:40:01.0",), 1), None),
         (Place("g", (), None), Place("n", (), None), None),
+        (Place("g", (), 0), Place("n", (), 0), None),
+        (Place("g", (), 0), Place("n", (), 1), "SYS"),
+        (Place("g", (DOWN,), 0, whole=False), Place("n", (OTHER,), 0, whole=False), None),
     ],
 )
 def test_the_way_between_two_functions(one, other, wanted):
