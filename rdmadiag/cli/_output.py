@@ -9,6 +9,8 @@ from typing import Any
 
 import click
 
+from rdmadiag.errors import RdmadiagError
+
 
 def is_terminal(stream: Any) -> bool:
     """Tell whether somebody looks at a stream; a closed one is None."""
@@ -22,6 +24,23 @@ def width() -> int:
     import shutil
 
     return min(shutil.get_terminal_size((100, 24)).columns, 120)
+
+
+def wrapped(line: str) -> str:
+    """Return a line broken between words at a terminal's width, what follows two columns deeper; as it is where nobody looks."""
+    import textwrap
+
+    if not is_terminal(sys.stdout) or len(line) <= width():
+        return line
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
+    return textwrap.fill(
+        line.strip(),
+        width(),
+        initial_indent=indent[2:],
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def emit(text: str) -> None:
@@ -54,13 +73,28 @@ def note_unread_input() -> None:
         note("rdmadiag: standard input was not read, this node was looked at; --from - reads it")
 
 
-def report(form: str, value: Mapping[str, Any]) -> None:
-    """Render a report in one of the formats of rdmadiag/render."""
+def report(form: str, value: Mapping[str, Any]) -> int:
+    """Render a report in one of the formats of rdmadiag/render; returns the exit code, which may be the format's own."""
     from rdmadiag import registry, render
 
     if is_terminal(sys.stderr):
         click.echo("\r\x1b[K", nl=False, err=True)
-    emit(registry.load(render, form).render(value, is_terminal(sys.stdout), width()))
+    module = registry.load(render, form)
+    emit(module.render(value, is_terminal(sys.stdout), width()))
+    return int(module.exit_code(value) if hasattr(module, "exit_code") else value["summary"]["exit_code"])
+
+
+def refused(form: str, error: RdmadiagError) -> int:
+    """Say, as the format's caller wants it, that a check could not be made; returns the exit code. Raises the error for other formats."""
+    from rdmadiag import registry, render
+
+    module = registry.load(render, form)
+    if not hasattr(module, "refused"):
+        raise error
+    text, code = module.refused(str(error))
+    emit(text)
+    note(f"rdmadiag: {error}")
+    return int(code)
 
 
 def formats() -> click.Choice[str]:
@@ -95,3 +129,27 @@ def columns(rows: Sequence[Sequence[Any]], heads: Sequence[str] = ()) -> list[st
     ]
     widths = [max(len(row[n]) for row in cells) for n in range(len(cells[0]))] if cells else []
     return ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in cells]
+
+
+_NARROWEST = 12
+
+
+def fitted(rows: Sequence[Sequence[Any]], heads: Sequence[str]) -> list[str]:
+    """Return rows as columns of a terminal: the widest are narrowed until all fit, and their cells go on below."""
+    import textwrap
+
+    from rdmadiag.render.text import printable
+
+    cells = [[printable("" if cell is None else str(cell)) for cell in row] for row in [list(heads), *rows]]
+    widths = [min(max(len(row[n]) for row in cells), width()) for n in range(len(heads))]
+    while sum(widths) + 2 * (len(widths) - 1) > width() and max(widths) > _NARROWEST:
+        widths[widths.index(max(widths))] -= 1
+    lines: list[str] = []
+    for row in cells:
+        parts = [textwrap.wrap(cell, size) or [""] for cell, size in zip(row, widths, strict=True)]
+        for n in range(max(map(len, parts))):
+            line = "  ".join(
+                (part[n] if n < len(part) else "").ljust(size) for part, size in zip(parts, widths, strict=True)
+            )
+            lines.append(line.rstrip())
+    return lines

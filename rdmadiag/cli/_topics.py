@@ -27,7 +27,7 @@ def answered(form: str, schema: str, topic: str, value: dict[str, Any]) -> None:
     if form == "json":
         _output.emit(_output.as_json({"schema": f"rdmadiag.{schema}/1", "topic": topic, **value}))
     else:
-        _output.emit("\n".join(_lines(value)))
+        _output.emit("\n".join(_output.wrapped(line) for line in _lines(value)))
 
 
 def _lines(value: dict[str, object], indent: str = "") -> list[str]:

@@ -8,6 +8,7 @@ import click
 
 from rdmadiag.cli import _output
 from rdmadiag.cli._options import BUDGET, seconds
+from rdmadiag.errors import RdmadiagError
 from rdmadiag.render.text import printable
 
 HELP = """Say what is wrong with RDMA on this node, or in what --from names.
@@ -19,10 +20,14 @@ Examples:
   rdmadiag check --from bundle.tar.gz          a captured node
   rdmadiag check --from prefill=a/ --from decode=b/     two nodes
   ibstat | rdmadiag check --from - --format json
+  rdmadiag check --peer decode-0.tar.gz        this node and the one that it talks to
+  rdmadiag check --previous monday.tar.gz      counters since then
+  rdmadiag check --baseline known.json         only what is new fails
   rdmadiag check --explain memlock-too-low     why a rule says what it says
 
 Exit codes: 0 nothing at or above --fail-on is proven wrong; 1 something is; 2 wrong use or a bad file; 3 nothing
-proven, but something that was asked for could not be read.
+proven, but something that was asked for could not be read. With --format npd: 0 OK, 1 NonOK, 2 Unknown; with
+--format nagios: 0 OK, 1 WARNING, 2 CRITICAL, 3 UNKNOWN.
 """
 
 
@@ -49,6 +54,33 @@ proven, but something that was asked for could not be read.
     callback=seconds,
     show_default=True,
     help="Leave out log lines that are older, counted from the log's end.",
+)
+@click.option("--only", multiple=True, metavar="RULE", help="Only these rules (ids, with * for any part); repeatable.")
+@click.option("--skip", multiple=True, metavar="RULE", help="All but these rules; repeatable.")
+@click.option(
+    "--layer",
+    "layers",
+    multiple=True,
+    metavar="LAYER",
+    help="Only rules of this layer (roce, pcie, app ...); repeatable.",
+)
+@click.option(
+    "--baseline",
+    type=click.Path(),
+    metavar="FILE",
+    help="An earlier JSON report: what it found is shown as known and fails nothing.",
+)
+@click.option(
+    "--previous",
+    type=click.Path(),
+    metavar="FILE",
+    help="An earlier bundle, capture or JSON report of this node: counters count from there.",
+)
+@click.option(
+    "--peer",
+    multiple=True,
+    metavar="[NODE=]PATH",
+    help="The other end, captured: what both must agree on is compared; repeatable.",
 )
 @click.option("--expect", type=click.Path(), help="Expectation file: what nodes of this kind must have.")
 @click.option("--site", type=click.Path(), help="Site file: overrides parameters of rules.")
@@ -81,7 +113,10 @@ def command(
         _output.note_unread_input()
         if options["window"] > 2:
             _output.progress(f"this node; two samples of its counters {options['window']:g} s apart")
-    checked = check.check(check.Request(**options), progress=_output.progress)
+    try:
+        checked = check.check(check.Request(**options), progress=_output.progress)
+    except RdmadiagError as error:
+        context.exit(_output.refused(form, error))
     if timing:
         _output.note(
             "\n".join(
@@ -94,7 +129,7 @@ def command(
     if explain:
         _explain(form, check.explain(checked, explain))
     else:
-        _output.report(form, checked.report)
+        context.exit(_output.report(form, checked.report))
     context.exit(checked.report["summary"]["exit_code"])
 
 

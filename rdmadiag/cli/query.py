@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from rdmadiag.cli import _output
@@ -47,7 +49,9 @@ def command(sql: str, given: tuple[str, ...], window: float, budget: float, form
     elif form == "csv":
         _output.emit(_csv(names, rows))
     else:
-        _output.emit("\n".join(_output.columns(rows, names)))
+        _output.emit(
+            "\n".join(_output.fitted(rows, names) if _output.is_terminal(sys.stdout) else _output.columns(rows, names))
+        )
     if more:
         _output.note(f"{more} more rows were left out")
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from rdmadiag import sources
-from rdmadiag.diagnose import engine, report, rulebook
+from rdmadiag.diagnose import engine, previous, report, rulebook
 from rdmadiag.errors import BadInput
-from rdmadiag.evidence import collect
+from rdmadiag.evidence import collect, given, paste
 from rdmadiag.evidence.store import Evidence
 from rdmadiag.host import Host, LiveHost
 
@@ -26,6 +27,16 @@ class Request(NamedTuple):
     site: str | None = None
     folders: tuple[str, ...] = ()
     fail_on: str = "warning"
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    layers: tuple[str, ...] = ()
+    baseline: str | None = None
+    previous: str | None = None
+    peer: tuple[str, ...] = ()
+
+
+ALL_SECONDS = 1e10
+"""As far back as no log goes: who asks in SQL sees all lines, with their age [s]."""
 
 
 class Checked(NamedTuple):
@@ -45,15 +56,19 @@ def check(request: Request, host: Host | None = None, progress: Callable[[str], 
     book = rulebook.load(request.folders)
     site = rulebook.site_parameters(request.site, book) if request.site else {}
     expected = rulebook.expectations(request.expect) if request.expect else {}
+    chosen = book.choose(request.only, request.skip, request.layers)
+    known = report.baseline(request.baseline) if request.baseline else frozenset()
     loaded = time.perf_counter()
     evidence, unread, timings = look(request, book, expected, host, progress)
     looked = time.perf_counter()
-    results = engine.evaluate(evidence, book, site, request.since)
-    result = report.build(evidence, book, results, request.fail_on, unread, request.given)
+    results = engine.evaluate(evidence, chosen, site, request.since)
+    result = report.build(
+        evidence, chosen, results, request.fail_on, unread, request.given, known, len(chosen) < len(book)
+    )
     timings = [collect.Timing("(rules loaded)", loaded - start, len(book)), *timings]
     timings.append(collect.Timing("(all looking)", looked - loaded, 0))
     timings.append(collect.Timing("(rules evaluated)", time.perf_counter() - looked, len(results)))
-    return Checked(result, evidence, book, site, results, timings)
+    return Checked(result, evidence, chosen, site, results, timings)
 
 
 def look(
@@ -72,13 +87,19 @@ def look(
     evidence = Evidence(rulebook.extra_log_columns(book), keep_qps=any(_names_qp(query) for query in queries))
     modules = sources.load()
     texts = collect.library(modules, book.patterns(), cached=not request.folders)
-    options = collect.Options(request.window, request.budget, request.since)
+    # Counters that count from an earlier time need no second sample.
+    options = collect.Options(0.0 if request.previous else request.window, request.budget, request.since)
+    earlier = previous.read(request.previous, modules, texts, options) if request.previous else {}
     unread: list[str] = []
     timings: list[collect.Timing] = []
     if request.given:
         unread = collect.from_paths(evidence, request.given, modules, texts, options, progress)
     else:
         timings = collect.live(evidence, host or LiveHost(), modules, texts, options)
+    for spec in request.peer:
+        unread += _peer(evidence, spec, modules, texts, options, progress)
+    if request.previous:
+        previous.compare(evidence, earlier, request.previous)
     evidence.finish()
     for node in evidence.nodes():
         for name, value in expected.items():
@@ -90,6 +111,28 @@ def _names_qp(query: str) -> bool:
     # Outside of its strings; a comment may hold an apostrophe, so with one all of it counts.
     outside = query if "--" in query or "/*" in query else re.sub("'[^']*'", "", query)
     return re.search(r"\bqp\b", outside, re.I) is not None
+
+
+def _peer(
+    evidence: Evidence,
+    spec: str,
+    modules: Mapping[str, ModuleType],
+    texts: paste.Library,
+    options: collect.Options,
+    progress: Callable[[str], None],
+) -> list[str]:
+    # The nodes of --peer are looked at like those of --from, and the nodes looked at before are said to talk to them.
+    before = frozenset(evidence.named()) - evidence.peers
+    unread = collect.from_paths(evidence, (spec,), modules, texts, options, progress, before | evidence.peers)
+    found = evidence.named() - before - evidence.peers
+    if not found:
+        names = ", ".join(sorted(before)) or "no node"
+        raise BadInput(f"--peer {spec} is not about another node than {names}; name it: --peer NODE=PATH")
+    evidence.peers |= found
+    for node in sorted(before):
+        for peer in sorted(found):
+            evidence.add(node, {"peer": peer}, "peering", f"--peer {given.shown(spec)}")
+    return unread
 
 
 def explain(checked: Checked, name: str) -> dict[str, Any]:
@@ -143,11 +186,21 @@ def query(
     import sqlite3
 
     book = rulebook.load()
-    evidence, _, _ = look(request, book, {}, None, progress, sql)
+    evidence, _, _ = look(request._replace(since=ALL_SECONDS), book, {}, None, progress, sql)
     try:
         names, rows, more, _ = engine.run(evidence.db, sql, {}, request.budget)
     except (sqlite3.Error, sqlite3.Warning, MemoryError) as error:
         raise BadInput(
-            f"the query cannot be run: {error or 'out of memory'}; `rdmadiag tables` prints tables and columns"
+            f"the query cannot be run: {error or 'out of memory'}; {_near_table(str(error))}`rdmadiag tables` prints tables and columns"
         ) from error
     return names, rows, more
+
+
+def _near_table(problem: str) -> str:
+    import difflib
+
+    from rdmadiag.evidence import store
+
+    _, said, name = problem.partition("no such table: ")
+    near = difflib.get_close_matches(name, list(store.tables()), 3, 0.5) if said else []
+    return f"near: {', '.join(near)}; " if near else ""

@@ -31,6 +31,7 @@ ROW_LIMIT = 10_000
 FUNCTIONS = frozenset(
     [
         "abs",
+        "as_hex",
         "avg",
         "coalesce",
         "count",
@@ -320,6 +321,8 @@ def _evaluate(
         wrong = row.pop("wrong")
         subject = {key: row[key] for key in KEYS if row.get(key) is not None}
         about = _about(subject, adapters)
+        if about.get("peer") in nodes:  # --peer names a node; a log names the same end by an address
+            del about["peer"]
         answers.append(Answer(rule, None if wrong is None else int(bool(wrong)), subject, row, about))
     answered = {answer.subject.get("node") for answer in answers}
     for node in nodes if None not in answered else ():
@@ -358,6 +361,8 @@ WORDS = {
     "mr": "memory regions (rdma resource show mr)",
     "netdev": "network devices (ip -d link)",
     "pci": "PCI functions (sudo lspci -vvv)",
+    "peering": "the other end (--peer)",
+    "pkey": "partition keys (/sys/class/infiniband/*/ports/*/pkeys)",
     "port": "RDMA ports (ibstat)",
     "process": "processes that use RDMA",
     "process_limit": "limits (ulimit -a in the job)",

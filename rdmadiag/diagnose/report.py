@@ -6,10 +6,59 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rdmadiag.diagnose import differential, engine
-from rdmadiag.diagnose.rulebook import SEVERITIES, Rulebook
+from rdmadiag.diagnose.rulebook import SEVERITIES, Rulebook, read_json
+from rdmadiag.errors import BadFile
 from rdmadiag.evidence.store import Evidence
 
 SCHEMA = "rdmadiag.report/1"
+
+
+Known = tuple[str, tuple[tuple[str, Any], ...]]
+REPORT_BYTES = 64 << 20
+"""Longest report that is read as a baseline or as an earlier one [bytes]."""
+
+
+def read(path: str) -> dict[str, Any]:
+    """Read a report that `check --format json` wrote. Raises BadFile with the place of what is not as it must be."""
+    data = read_json(path, REPORT_BYTES)
+    wanted = "wanted a report, as `rdmadiag check --format json` prints"
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise BadFile(path, "/schema", f"{wanted} ({SCHEMA})")
+    for name in ("nodes", "findings"):
+        entries = data.get(name)
+        if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
+            raise BadFile(path, f"/{name}", f"not a list of objects; {wanted}")
+    for number, finding in enumerate(data["findings"]):
+        if not isinstance(finding.get("rule"), str) or not isinstance(finding.get("subject"), dict):
+            raise BadFile(path, f"/findings/{number}", f"has no rule and subject; {wanted}")
+    return data
+
+
+def baseline(path: str) -> frozenset[Known]:
+    """Return the confirmed findings of an earlier report, by which new ones are known. Raises BadFile."""
+    return frozenset(
+        baseline_key(finding) for finding in read(path)["findings"] if finding.get("answer") == "confirmed"
+    )
+
+
+def baseline_key(finding: Mapping[str, Any]) -> Known:
+    """Return what makes two findings one and the same: the rule and its subject, but no QP and process, which come and go."""
+    subject = {key: str(value) for key, value in finding["subject"].items() if key not in ("qpn", "pid")}
+    return finding["rule"], tuple(sorted(subject.items()))
+
+
+def counters_of(evidence: Evidence) -> list[dict[str, Any]]:
+    """Return the last values of all counters, one entry a port: what a later `--previous` counts from."""
+    ports: dict[tuple[Any, ...], dict[str, int]] = {}
+    names = ("node", "device", "port", "netdev", "kind")
+    for *port, counter, value in evidence.db.execute(
+        f"SELECT {', '.join(names)}, counter, value FROM counter WHERE value IS NOT NULL"
+    ):
+        ports.setdefault(tuple(port), {})[counter] = value
+    return [
+        {**{name: part for name, part in zip(names, port, strict=True) if part is not None}, "values": values}
+        for port, values in ports.items()
+    ]
 
 
 def build(
@@ -19,16 +68,27 @@ def build(
     fail_on: str,
     unread: Sequence[str] = (),
     given: Sequence[str] = (),
+    known: frozenset[Known] = frozenset(),
+    chosen: bool = False,
 ) -> dict[str, Any]:
-    """Return the report. `unread`: texts in which no tool and no pattern was recognised."""
+    """Return the report. `unread`: texts in which no tool and no pattern was recognised.
+
+    `known`: findings of a baseline, which do not fail a check. `chosen`: only some rules were asked for (--only, --skip,
+    --layer), so a part that none of them reads is nobody's gap.
+    """
     judged = differential.judge(book, results)
     gaps = _gaps(evidence)
+    if chosen:
+        reads = frozenset({"reading"}).union(*(result.reads for result in results.values()))
+        gaps = [gap for gap in gaps if reads & set(gap["tables"])]
     findings = judged.findings
     _name_adapters(evidence, findings)
     _name_owners(evidence, findings)
+    for finding in findings:
+        finding["known"] = finding["answer"] == "confirmed" and baseline_key(finding) in known
     confirmed = [f for f in findings if f["answer"] == "confirmed"]
     worst = max((SEVERITIES.index(f["severity"]) for f in confirmed), default=-1)
-    failing = worst >= SEVERITIES.index(fail_on)
+    failing = any(SEVERITIES.index(f["severity"]) >= SEVERITIES.index(fail_on) for f in confirmed if not f["known"])
     counts = _counts(results)
     blind = any(gap["kind"] not in ("not_given", "assumed", "restricted") for gap in gaps)
     judged_rules = counts["wrong"] + counts["fine"]
@@ -40,16 +100,18 @@ def build(
         "findings": findings,
         "ruled_out": judged.ruled_out,
         "gaps": gaps,
+        "counters": counters_of(evidence),
         "summary": {
             "verdict": "wrong" if failing else "fine" if enough and not blind else "unknown",
             "exit_code": 1 if failing else 3 if blind or nothing_known else 0,
             "given": list(given),
             "confirmed": len(confirmed),
+            "known": sum(1 for f in confirmed if f["known"]),
             "worst": SEVERITIES[worst] if worst >= 0 else None,
             "fail_on": fail_on,
             "rules": counts,
             "unrecognised": list(unread),
-            "log_lines_left_out": evidence.db.execute("SELECT count(*) FROM log WHERE recent = 0").fetchone()[0],
+            "log_lines_left_out": evidence.left_out,
         },
     }
 

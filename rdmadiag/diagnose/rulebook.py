@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
+import stat
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from rdmadiag.errors import BadFile
+from rdmadiag.errors import BadFile, BadInput
 
 FILE_LIMIT_BYTES = 1 << 20
 PRIORS = {"often": 2, "sometimes": 1, "rarely": 0}
@@ -81,6 +82,35 @@ class Rulebook:
         """Return (rule id, pattern index, log, pattern) of every log pattern."""
         return [(rule.id, n, rule.log, p) for rule in self.rules.values() for n, p in enumerate(rule.patterns)]
 
+    def choose(self, only: Sequence[str], skip: Sequence[str], layers: Sequence[str]) -> Rulebook:
+        """Return the rules that --only, --skip and --layer leave; ids may have * in them. Raises BadInput for an unknown one."""
+        if not (only or skip or layers):
+            return self
+        wanted, unwanted = self._named(only, "--only"), self._named(skip, "--skip")
+        known = sorted({rule.layer for rule in self.rules.values()})
+        for layer in layers:
+            if layer not in known:
+                raise BadInput(f"--layer {layer}: no rule is of this layer; known: {', '.join(known)}")
+        return Rulebook(
+            rule
+            for rule in self.rules.values()
+            if (not only or rule.id in wanted) and rule.id not in unwanted and (not layers or rule.layer in layers)
+        )
+
+    def _named(self, names: Sequence[str], option: str) -> set[str]:
+        import difflib
+        from fnmatch import fnmatchcase
+
+        found: set[str] = set()
+        for name in (part.strip() for text in names for part in text.split(",")):
+            matching = {rule for rule in self.rules if fnmatchcase(rule, name)}
+            if not matching:
+                near = difflib.get_close_matches(name, list(self.rules), 3, 0.4)
+                hint = f"near: {', '.join(near)}" if near else "`rdmadiag rules list` shows all"
+                raise BadInput(f"{option} {name}: no such rule; {hint}")
+            found |= matching
+        return found
+
     def causes_of(self, name: str) -> list[Rule]:
         """Return the cause rules that say they explain a rule, directly."""
         return [rule for rule in self.rules.values() if name in rule.explains]
@@ -111,11 +141,14 @@ def files(folder: str) -> list[str]:
     return found
 
 
-def read_json(path: str) -> Any:
-    """Read a JSON file. Raises BadFile with the place of what cannot be read."""
+def read_json(path: str, limit: int = FILE_LIMIT_BYTES) -> Any:
+    """Read a JSON file of at most `limit` bytes. Raises BadFile with the place of what cannot be read."""
     try:
-        if os.path.getsize(path) > FILE_LIMIT_BYTES:
-            raise BadFile(path, "", f"larger than {FILE_LIMIT_BYTES} bytes; wanted a small JSON file")
+        status = os.stat(path)
+        if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for without end
+            raise BadFile(path, "", "not a regular file (a folder, pipe, device or socket); wanted a JSON file")
+        if status.st_size > limit:
+            raise BadFile(path, "", f"larger than {limit} bytes; wanted a small JSON file")
         with open(path, encoding="utf-8") as file:
             return json.load(file, object_pairs_hook=_no_twins)
     except OSError as error:
@@ -225,7 +258,6 @@ def check(book: Rulebook, rules: Iterable[Rule]) -> None:
 
 def _check_patterns(rules: Sequence[Rule]) -> None:
     # All at once is quick; one by one only to find which one is wrong.
-    from rdmadiag.errors import BadInput
     from rdmadiag.evidence.scan import Scanner, pattern_problem
 
     patterns = [(rule, number, pattern) for rule in rules for number, pattern in enumerate(rule.patterns)]

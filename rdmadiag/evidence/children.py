@@ -201,21 +201,26 @@ def _run(
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        sampled = not any(step.phase == "first" for step in steps)  # a later child: what was sampled, another one knows
         for step in steps:
-            if step.phase == "last":
+            if step.phase == "last" and sampled:  # without any counter there is nothing to wait for
                 time.sleep(max(0.0, second_sample - time.monotonic()))
-            _run_step(writer, step, modules[step.source], host, skip)
+            counters = _run_step(writer, step, modules[step.source], host, skip)
+            sampled = sampled or (step.phase == "first" and counters)
     finally:
         os._exit(0)
 
 
-def _run_step(writer: int, step: Step, module: ModuleType, host: Host, skip: set[str]) -> None:
+def _run_step(writer: int, step: Step, module: ModuleType, host: Host, skip: set[str]) -> bool:
+    # Returns whether a counter was read.
     begin = sent = time.monotonic()
     clock = host.clock()
     batch: list[Item] = []
+    counters = False
     found = run_source(step.source, module, host, frozenset(skip))
     for item in _bounded(found, step.source, module):
         batch.append(item)
+        counters = counters or (isinstance(item, Row) and item.table == "counter")
         now = time.monotonic()
         if now - sent > _BATCH_SECONDS:
             _send(writer, _Message(batch, clock, now - begin, False))
@@ -223,6 +228,7 @@ def _run_step(writer: int, step: Step, module: ModuleType, host: Host, skip: set
             batch, sent = [], now
     skip |= _restricted(batch)
     _send(writer, _Message(batch, clock, time.monotonic() - begin, True))
+    return counters
 
 
 def _bounded(items: Iterator[Item], name: str, module: ModuleType) -> Iterator[Item]:

@@ -143,13 +143,16 @@ def from_paths(
     texts: paste.Library,
     options: Options,
     progress: Callable[[str], None] = lambda text: None,
+    known: frozenset[str] = frozenset(),
 ) -> list[str]:
     """Read all that `--from` names, never the live node. Returns the paths of texts that no tool or pattern knew.
+
+    `known`: nodes that were looked at before, for which nothing is missing here.
 
     Raises BadFile when a value is nothing that can be read; parts of folders and archives that cannot be are gaps.
     """
     with _no_garbage_collection(), contextlib.ExitStack() as at_end:
-        return _from_paths(evidence, specs, modules, texts, options, progress, at_end)
+        return _from_paths(evidence, specs, modules, texts, options, progress, known, at_end)
 
 
 @contextlib.contextmanager
@@ -171,6 +174,7 @@ def _from_paths(
     texts: paste.Library,
     options: Options,
     progress: Callable[[str], None],
+    known: frozenset[str],
     at_end: contextlib.ExitStack,
 ) -> list[str]:
     typed = "-" in specs and sys.stdin is not None and sys.stdin.isatty()  # a person who types has no time limit
@@ -200,7 +204,7 @@ def _from_paths(
     found = [read._replace(node=read.node or _tree_above(read.group, nodes)) for read in reads.finish()]
     for node, source, place, item in assign.assign(_with_standard_input(found)):
         evidence.add_item(node, source, item, place)
-    _not_given(evidence, modules, missing)
+    _not_given(evidence, modules, missing, known)
     return [read.path for read in found if not read.recognised]
 
 
@@ -333,13 +337,15 @@ def _with_standard_input(reads: list[assign.Read]) -> list[assign.Read]:
     return [read._replace(group=next(iter(groups))) for read in reads]
 
 
-def _not_given(evidence: Evidence, modules: Mapping[str, ModuleType], missing: Mapping[str, set[str]]) -> None:
+def _not_given(
+    evidence: Evidence, modules: Mapping[str, ModuleType], missing: Mapping[str, set[str]], known: frozenset[str]
+) -> None:
     # With --from, a table that nothing given could fill for a node is a gap; logs by kind, since rules read them by kind.
     evidence.db.execute(
         "DELETE FROM gap WHERE kind = 'not_given' AND EXISTS"
         " (SELECT 1 FROM reading r WHERE r.node = gap.node AND r.source = gap.source AND r.complete)"
     )  # an excerpt beside the whole of it
-    skipped = {"node", "gap", "reading", "log", "expect", "counter_meaning", "requirement", *MADE_OF}
+    skipped = {"node", "gap", "reading", "log", "expect", "peering", "counter_meaning", "requirement", *MADE_OF}
     filled = {name: evidence.nodes_of(name) for name in table_names() if name not in skipped}
     for node, source in evidence.db.execute("SELECT node, source FROM reading WHERE complete").fetchall():
         for table in modules[source].TABLES if source in modules else ():
@@ -351,7 +357,7 @@ def _not_given(evidence: Evidence, modules: Mapping[str, ModuleType], missing: M
     filled["completion"] |= filled["app_event"]  # a log without one is an answer
     nodes = set().union(*filled.values(), kernel, evidence.nodes_of("reading"))
     how = "add it with --from, or run rdmadiag check on the node"
-    for node in sorted(name for name in nodes if name):
+    for node in sorted(name for name in nodes - known if name):
         lacking = [table for table, having in filled.items() if node not in having]
         if "kernel_event" in lacking and node in kernel:
             lacking.remove("kernel_event")

@@ -218,6 +218,7 @@ class _Reader:
         self.host: str | None = None
         self.tools: dict[str, str | None] = {}  # with the kind of log that each is
         self.hits: dict[int, list[_Hit]] = {}
+        self.dated: list[tuple[dict[str, Any], str, int]] = []  # completions, with their line and part
         self.starts: dict[str, int] = {}  # lines that parsers by line had
         self.parts: list[_Part] = []
         self.lines = 0
@@ -442,7 +443,7 @@ class _Reader:
                 known = self.library.line_of[index - rules][1]
                 by_line.setdefault(known.text.tool, (known, {}))[1][start] = None
         for known, offsets in by_line.values():
-            self._by_line(data, known, list(offsets), numbers, sections)
+            self._by_line(data, known, list(offsets), numbers, sections, first)
 
     def _keep(self, index: int, hit: _Hit) -> None:
         kept = self.hits.setdefault(index, [])
@@ -451,7 +452,7 @@ class _Reader:
             del kept[ROWS_PER_PATTERN // 2 : -ROWS_PER_PATTERN // 2]
 
     def _by_line(
-        self, data: bytes, known: Known, starts: list[int], numbers: _Numbers, sections: list[_Section]
+        self, data: bytes, known: Known, starts: list[int], numbers: _Numbers, sections: list[_Section], first: int
     ) -> None:
         tool = known.text.tool
         self.tools.setdefault(tool, known.text.log)
@@ -463,8 +464,10 @@ class _Reader:
         for item in known.text.parse(lines):
             host = None
             if not isinstance(item, Gap) and isinstance(item.at, int):
-                section = sections[max(0, bisect.bisect_right(bounds, item.at) - 1)]
-                host = self._host_of(texts.get(item.at, ""), section.host)
+                number = max(0, bisect.bisect_right(bounds, item.at) - 1)
+                host = self._host_of(texts.get(item.at, ""), sections[number].host)
+                if isinstance(item, Row) and item.table == "completion":
+                    self.dated.append((item.values, texts.get(item.at, ""), first + number))
             self.items.append((known.source, host, item))
 
     def _host_of(self, line: str, section: str | None) -> str | None:
@@ -483,10 +486,12 @@ class _Reader:
         ends: dict[int, dict[str | None, float]] = {}
         kept = [(hit, index) for index, hits in self.hits.items() for hit in _both_ends(hits, ROWS_PER_PATTERN)]
         self.host = None
+        for part in {hit.part for hit, _ in kept} | {part for *_, part in self.dated}:
+            ends[part] = self._ends(part)
         for hit, index in sorted(kept, key=lambda pair: pair[0].number):
-            if hit.part not in ends:
-                ends[hit.part] = self._ends(hit.part)
             self._row(hit, index, ends[hit.part])
+        for values, line, part in self.dated:
+            values.update(self._age(log_line.split_prefix(line), ends[part]))
         self._readings()
 
     def _ends(self, part: int) -> dict[str | None, float]:
@@ -501,21 +506,23 @@ class _Reader:
                 found.setdefault(prefix.style, prefix.seconds)
         return found
 
+    def _age(self, prefix: log_line.Prefix, ends: dict[str | None, float]) -> dict[str, Any]:
+        age = None
+        if prefix.seconds is not None and prefix.style in ends:
+            age = log_line.seconds_between(prefix.seconds, ends[prefix.style], prefix.style)
+        return {"age_seconds": age, "recent": None if age is None else int(age <= self.recent)}
+
     def _row(self, hit: _Hit, index: int, ends: dict[str | None, float]) -> None:
         rule, pattern, log, _ = self.library.patterns[index]
         text = clean(hit.line)
         prefix = log_line.split_prefix(text)
-        age = None
-        if prefix.seconds is not None and prefix.style in ends:
-            age = log_line.seconds_between(prefix.seconds, ends[prefix.style], prefix.style)
         values: dict[str, Any] = {
             "log": log,
             "rule": rule,
             "pattern": pattern,
             "time": prefix.time,
             "text": text.strip(),
-            "age_seconds": age,
-            "recent": None if age is None else int(age <= self.recent),
+            **self._age(prefix, ends),
             **self.library.groups(index, text),
         }
         if prefix.pid is not None:

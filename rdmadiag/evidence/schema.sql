@@ -11,6 +11,7 @@ CREATE TABLE node (
   container TEXT,            -- container runtime where one is seen, '' where none is (/proc/1/cgroup, /.dockerenv, /run/.containerenv)
   virtual TEXT,              -- hypervisor where one is seen, '' where none is (/sys/class/dmi/id, cpuinfo flag hypervisor)
   root INTEGER,              -- 1 if we looked as root (effective uid)
+  boot_id TEXT,              -- a new one each boot (/proc/sys/kernel/random/boot_id)
   modules_supported INTEGER, -- 1 if this kernel can load modules (/proc/modules exists)
   cmdline TEXT,              -- kernel command line (/proc/cmdline)
   tainted INTEGER,           -- taint bits of the kernel (/proc/sys/kernel/tainted)
@@ -110,6 +111,25 @@ CREATE TABLE gid (
   UNIQUE (node, device, port, gid_index)
 );
 
+-- Partition keys of InfiniBand ports that are filled. (ports/P/pkeys)
+CREATE TABLE pkey (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  port INTEGER,              -- port number
+  pkey_index INTEGER,        -- index in the port's table
+  pkey INTEGER,              -- P_Key: bit 15 says full member, the 15 below are the partition
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, device, port, pkey_index)
+);
+
+-- Which node talks to which: --peer was given for node. Rules of two ends read it.
+CREATE TABLE peering (
+  node TEXT,                 -- the node that is looked at
+  peer TEXT,                 -- the node at the other end
+  origin TEXT,               -- the value of --peer
+  UNIQUE (node, peer)
+);
+
 -- Counters as the kernel spells them, with two samples where there are two. (counters/, hw_counters/, rdma statistic)
 CREATE TABLE counter (
   node TEXT,                 -- node
@@ -124,7 +144,7 @@ CREATE TABLE counter (
   seconds REAL,              -- time between the samples [s]
   delta INTEGER,             -- value - previous; NULL when saturated, reset, wrapped, absent or one sample
   per_second REAL,           -- delta / seconds [1/s]
-  state TEXT,                -- 'two samples', 'one sample', 'reset', 'saturated', 'unreadable'
+  state TEXT,                -- 'two samples', 'one sample', 'reset', 'saturated', 'unreadable'; with --previous also 'wrapped', 'other boot', 'boot unknown'
   origin TEXT,               -- where the row was read
   UNIQUE (node, device, port, netdev, bdf, kind, counter)
 );
@@ -404,6 +424,8 @@ CREATE TABLE completion (
   first INTEGER,             -- 1 for the first non-flush error of its node and program
   format TEXT,               -- which of the program's formats: tells its age ('nccl<2.21' ...)
   time TEXT,                 -- time as printed
+  age_seconds REAL,          -- how long before the end of its log, or before now on a live node [s]
+  recent INTEGER,            -- 1 within --since, NULL when it has no time; older rows are left out of a check
   text TEXT,                 -- the line
   origin TEXT                -- file:line
 );

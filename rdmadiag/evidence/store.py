@@ -90,6 +90,10 @@ class Evidence:
         self._listings: dict[tuple[str, str, Any], str] = {}
         self._groups: dict[tuple[Any, ...], list[Any]] = {}
         self._keep_qps = keep_qps
+        self.peers: frozenset[str] = frozenset()
+        """Nodes at the other end (--peer)."""
+        self.left_out = 0
+        """Log lines older than --since, once `finish` was called [count]."""
         self._previous: dict[tuple[Any, ...], tuple[Any, float]] = {}
         # A counter of a device has no netdev, and to UNIQUE no NULL is like another.
         self.db.execute(f"CREATE UNIQUE INDEX counter_key ON counter ({', '.join(_COUNTER_KEY)})")
@@ -225,8 +229,40 @@ class Evidence:
         values = {**row.values, **_judge(row.values, value, before, seconds - since)}
         self.add(node, values, "counter", f"{place}:{row.at}" if place else str(row.at))
 
+    def compare(self, node: str, before: Mapping[tuple[Any, ...], int], seconds: float | None, state: str = "") -> None:
+        """Count a node's counters from earlier values, taken `seconds` [s] before.
+
+        `before`: values by device, port, netdev, kind and counter. With a `state` ('other boot', 'boot unknown') no delta says
+        anything. One counter that went back tells that all of its port were set to 0, unless it wrapped at 32 bits.
+        """
+        names = ("device", "port", "netdev", "kind", "counter")
+        rows = self.db.execute(
+            f"SELECT rowid, value, {', '.join(names)} FROM counter WHERE node = ?", (node,)
+        ).fetchall()
+        judged: list[tuple[int, tuple[Any, ...], dict[str, Any]]] = []
+        reset = set()
+        for rowid, value, *key in rows:
+            first = before.get(tuple(key))
+            told = _judge(dict(zip(names, key, strict=True)), value, first, seconds or 1.0)
+            if state and told["state"] in ("two samples", "reset"):
+                told = {"previous": first, "state": state}
+            elif told["state"] == "reset" and first is not None and _may_have_wrapped(first, value):
+                told["state"] = "wrapped"
+            elif told["state"] == "reset":
+                reset.add(tuple(key[:4]))
+            judged.append((rowid, tuple(key[:4]), told))
+        for rowid, port, told in judged:
+            if told["state"] == "two samples" and port in reset:
+                told = {"previous": told["previous"], "state": "reset"}
+            self.db.execute(
+                "UPDATE counter SET previous = ?, delta = ?, seconds = ?, per_second = ?, state = ? WHERE rowid = ?",
+                (*(told.get(name) for name in ("previous", "delta", "seconds", "per_second", "state")), rowid),
+            )
+
     def finish(self) -> None:
-        """Fill what spans tables: devices of PCI addresses in logs, the first error of each program, nodes."""
+        """Leave out completions older than --since; fill what spans tables: devices of PCI addresses in logs, first errors, nodes."""
+        self.left_out = self.db.execute(_LINES_LEFT_OUT).fetchone()[0]
+        self.db.execute("DELETE FROM completion WHERE recent = 0")
         self.db.executescript(
             """
             UPDATE device SET driver = substr(device, 1, instr(device || '_', '_') - 1)
@@ -263,15 +299,16 @@ class Evidence:
         )
         self.db.execute("DELETE FROM gpu_nic")
         self.db.executemany(f"INSERT INTO gpu_nic VALUES ({', '.join('?' * 10)})", pairing.pair(self.db))
-        named: set[str] = set()
-        for name in _keys():
-            if name not in ("node", "gap", "counter_meaning", "requirement"):
-                named |= self.nodes_of(name)
+        named = self.named()
         self.db.executemany("INSERT OR IGNORE INTO node (node) VALUES (?)", [(name,) for name in sorted(named)])
         if len(named) >= MANY_NODES:  # rules join all on the node, and tables without a key are gone through for each
             for name in _keys():
                 if "node" in self.columns(name):
                     self.db.execute(f'CREATE INDEX IF NOT EXISTS "{name}_of_node" ON "{name}" (node)')
+
+    def named(self) -> set[str]:
+        """Return the nodes that any table has rows of."""
+        return set().union(*(self.nodes_of(name) for name in _keys() if name not in ("gap", "counter_meaning", "requirement")))
 
     def nodes(self) -> list[str]:
         """Return the names of the nodes."""
@@ -282,6 +319,12 @@ class Evidence:
         if table == "qp":
             return {node for node, *_ in self._groups}
         return {row[0] for row in self.db.execute(f'SELECT DISTINCT node FROM "{table}"') if row[0] is not None}
+
+
+_LINES_LEFT_OUT = """
+    SELECT count(*) FROM (SELECT rowid, 'log' FROM log WHERE recent = 0 UNION ALL
+                          SELECT rowid, 'completion' FROM completion c WHERE recent = 0
+                             AND NOT EXISTS (SELECT 1 FROM log l WHERE l.recent = 0 AND l.origin = c.origin))"""
 
 
 def _as_hex(value: Any) -> str | None:
@@ -303,6 +346,10 @@ _ORIGINS = (  # those that are not there yet; a row that thousands of lines fill
 )
 _GAUGES = frozenset(row[1] for row in counters.COUNTERS if row[7] == "gauge")
 _PMA_BITS: dict[str, int] = {row[1]: row[4] for row in counters.COUNTERS if row[0] == "pma"}
+
+
+def _may_have_wrapped(before: int, value: int) -> bool:
+    return 3 << 30 <= before < 1 << 32 and value < 1 << 30
 
 
 def _judge(values: Mapping[str, Any], value: Any, before: Any, seconds: float) -> dict[str, Any]:

@@ -102,6 +102,8 @@ def _verdict(report: Mapping[str, Any]) -> Line:
     confirmed = [f for f in report["findings"] if f["answer"] == "confirmed"]
     causes = [f for f in confirmed if f["kind"] == "cause" and not f["explained_by"]]
     if summary["verdict"] == "wrong":
+        confirmed = [f for f in confirmed if not f["known"]]
+        causes = [f for f in causes if not f["known"]]
         first = (causes or confirmed)[0]
         where = f" (it lies in the {first['lies_in']}, not in the node)" if first["lies_in"] in ELSEWHERE else ""
         more = len({f["rule"] for f in (causes or confirmed)}) - 1
@@ -119,6 +121,8 @@ def _verdict(report: Mapping[str, Any]) -> Line:
         return "unknown", "", f"{names}: UNKNOWN: nothing is proven wrong, but not all could be seen ({why})"
     judged = f"{counts['fine'] + counts['wrong']} of {counts['all']} rules judged"
     judged += f"; {counts['unknown']} could not judge" if counts["unknown"] else ""
+    if summary["known"]:
+        return "fine", "", f"{names}: nothing new at {summary['fail_on']} or above; {summary['known']} known ({judged})"
     return "fine", "", f"{names}: nothing wrong at {summary['fail_on']} or above in what was seen ({judged})"
 
 
@@ -177,6 +181,11 @@ def _owner(finding: Mapping[str, Any]) -> str:
     return f"process: {owner.get('comm', '?')} (pid {owner['pid']}), {owner['container']}{identity}"
 
 
+def _known(group: Sequence[Mapping[str, Any]]) -> str:
+    known = sum(1 for finding in group if finding["known"])
+    return "" if not known else " (known)" if known == len(group) else f" ({known} of {len(group)} known)"
+
+
 def _symptom(
     group: Sequence[dict[str, Any]],
     findings: Sequence[dict[str, Any]],
@@ -185,7 +194,7 @@ def _symptom(
     many: bool,
 ) -> Iterator[Line]:
     first = group[0]
-    yield first["severity"], f"{first['severity'].upper()}: ", f"{first['title']}  [{first['rule']}]"
+    yield first["severity"], f"{first['severity'].upper()}: ", f"{first['title']}  [{first['rule']}]{_known(group)}"
     yield from _messages(group, "  ", many, True)
     causes = _roots([f for f in findings if f["kind"] == "cause" and first["rule"] in f["explains"]], findings)
     if not causes and not first["also_possible"]:
@@ -238,7 +247,7 @@ def _cause(
     yield (
         (first["severity"] if sure else "unknown"),
         f"{indent}{'CAUSE' if sure else 'unknown cause'}: ",
-        f"{first['title']}  [{first['rule']}]{place}",
+        f"{first['title']}  [{first['rule']}]{_known(group)}{place}",
     )
     deeper = plain + "  "
     yield from _messages(group, deeper, many, sure)

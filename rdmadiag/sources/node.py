@@ -74,6 +74,10 @@ def _tainted(host: Host) -> int | None:
     return int(text) if re.fullmatch(r"\d{1,10}", text) else None
 
 
+def _boot_id(host: Host) -> str | None:
+    return host.read("/proc/sys/kernel/random/boot_id") or None
+
+
 _CONTAINER_FILES = (
     ("/.dockerenv", "docker"),
     ("/run/.containerenv", "podman"),
@@ -157,6 +161,7 @@ _COLUMNS: dict[str, Callable[[Host], str | int | float | None]] = {
     "container": _container,
     "virtual": _virtual,
     "root": _root,
+    "boot_id": _boot_id,
     "modules_supported": _modules_supported,
     "cmdline": _cmdline,
     "tainted": _tainted,

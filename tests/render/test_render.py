@@ -60,6 +60,15 @@ def test_nothing_judged_is_not_called_healthy(checked: Callable[..., dict[str, A
     assert "notes.txt" in text.render(report)
 
 
+def test_what_a_baseline_has_is_marked_known(checked: Callable[..., dict[str, Any]]) -> None:
+    report = copy.deepcopy(checked(DATA / "nodes/rxe-rnr"))
+    for finding in report["findings"]:
+        finding["known"] = finding["answer"] == "confirmed"
+    report["summary"].update(verdict="fine", exit_code=0, known=4)
+    assert "nothing new at warning or above; 4 known" in text.render(report, width=200)
+    assert "[rnr-retries-exhausted] (known)" in text.render(report, width=200)
+
+
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_lines_keep_the_width_where_words_allow_it(width: int, checked: Callable[..., dict[str, Any]]) -> None:
     printed = text.render(checked(DATA / "reports/48-ucx-8229-memlock64"), width=width)
