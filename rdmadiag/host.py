@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 
@@ -211,8 +211,26 @@ def _kernel_log() -> str:
     return "\n".join(lines)
 
 
+class Noted(NamedTuple):
+    """What a recording notes beside files, links and folders, so that it answers as the node did.
+
+    By path or command as it was asked: why it was refused (reason, how to get it), what a command printed (JSON for
+    objects), whether a file may be opened; `listed`: names that are there, of which no more is known.
+    """
+
+    refused: Mapping[str, tuple[str, str]] = {}
+    commands: Mapping[str, str] = {}
+    usable: Mapping[str, bool] = {}
+    listed: frozenset[str] = frozenset()
+    live: bool = True
+    root: bool | None = None
+
+
 class Tree:
     """A captured tree in memory: paths to bytes (a file), str (a link's target) or None (a folder)."""
+
+    noted: Noted | None = None
+    """For a recording: then what is not in it was not asked, and nothing that is missing is absent."""
 
     def __init__(self, entries: Mapping[str, bytes | str | None], absent: frozenset[str] = frozenset()) -> None:
         self.entries: dict[str, bytes | str | None] = dict(entries)
@@ -249,6 +267,7 @@ class FolderTree:
 
     absent: frozenset[str] = frozenset()
     whole = True
+    noted: Noted | None = None
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -291,9 +310,18 @@ class CapturedHost:
 
     def __init__(self, tree: Tree | FolderTree, name: str = "", seconds: float = 0.0) -> None:
         self.tree, self.name, self.seconds = tree, name, seconds
+        self.noted = tree.noted or Noted()
+        self.live, self.root = (
+            tree.noted is not None and self.noted.live,
+            self.noted.root,
+        )  # a recording answers as the node did
         self._folders: dict[str, str] = {}
 
     def _resolve(self, path: str) -> str:
+        if path in self.noted.refused:
+            raise HostRefused(path, *self.noted.refused[path])
+        if self.tree.noted and path in self.tree.absent:
+            raise NotPresent(f"{path}: not there")
         folder, _, name = path.rpartition("/")
         if name in ("", ".", ".."):
             return self._walk(path)
@@ -333,15 +361,18 @@ class CapturedHost:
         return bool(path)
 
     def _missing(self, path: str) -> NotPresent | NotGiven:
-        if not self.tree.whole or path.count("/") <= 3 or path in _WHOLE_OR_NOT:
+        if self.tree.noted or not self.tree.whole or path.count("/") <= 3 or path in _WHOLE_OR_NOT:
             return NotGiven(path, "the captured tree does not hold it", f"capture {path} too")
         return NotPresent(f"{path}: not there")
 
     def read_bytes(self, path: str) -> bytes:
         """See Host.read_bytes."""
-        entry = self.tree.entry(self._resolve(path))
+        real = self._resolve(path)
+        entry = self.tree.entry(real)
         if isinstance(entry, bytes):
             return entry
+        if real in self.noted.listed:
+            raise NotGiven(path, "the recording does not hold it", "record the node again")
         raise HostRefused(path, "a folder, not a file")
 
     def read(self, path: str) -> str:
@@ -351,6 +382,8 @@ class CapturedHost:
     def ls(self, path: str) -> list[str]:
         """See Host.ls."""
         real = self._resolve(path)
+        if real in self.noted.listed:
+            raise NotGiven(path, "the recording does not hold it", "record the node again")
         if self.tree.entry(real) is not None:
             raise HostRefused(path, "not a folder")
         return self.tree.names(real)
@@ -376,16 +409,28 @@ class CapturedHost:
         return True
 
     def usable(self, path: str) -> bool | None:
-        """A captured tree cannot tell who may open a file."""
-        return None
+        """A captured tree cannot tell who may open a file; a recording can."""
+        return self.noted.usable.get(path)
 
     def run(self, command: str) -> str:
-        """A captured node's commands are texts beside the tree, read as pasted texts."""
+        """A captured node's commands are texts beside the tree, read as pasted texts; a recording has them."""
+        if command in self.noted.commands:
+            return self.noted.commands[command]
+        if command in self.noted.refused:
+            raise HostRefused(command, *self.noted.refused[command])
+        if self.tree.noted and command in self.tree.absent:
+            raise NotPresent(f"{command}: not there")
         raise NotGiven(command, "a captured tree runs nothing", f"add the output of {command} to what you give")
 
     def objects(self, command: str) -> list[dict[str, Any]]:
         """See `run`."""
-        raise NotGiven(command, "a captured tree runs nothing", f"add the output of {command} to what you give")
+        import json
+
+        try:
+            value = json.loads(self.run(command))
+        except (ValueError, RecursionError) as error:
+            raise HostRefused(command, f"what the recording has of it is no JSON: {error}") from error
+        return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
 
     def clock(self) -> float:
         """Return when the tree was captured [s], from its first comment line."""
@@ -393,29 +438,36 @@ class CapturedHost:
 
 
 class RecordingHost:
-    """Another door that notes all that is read through it: what a capture of the node has to hold."""
+    """Another door that notes all that is read through it: what a capture of the node has to hold.
 
-    def __init__(self, host: Host) -> None:
+    `noted` has what it noted: by kind ('files', 'links', 'folders', 'absent', 'seen', 'refused', 'usable', 'commands') and by
+    path or command. It is plain data, so that it can go through a pipe as JSON; bytes of files are in it as Latin-1 text.
+    """
+
+    def __init__(self, host: Host, noted: dict[str, dict[str, Any]] | None = None) -> None:
         self.host, self.name, self.live, self.root = host, host.name, host.live, host.root
-        self.files: dict[str, bytes] = {}
-        self.links: dict[str, str] = {}
-        self.absent: set[str] = set()
-        self.folders: dict[str, list[str]] = {}
-        self.seen: set[str] = set()
+        kinds = ("files", "links", "folders", "absent", "seen", "refused", "usable", "commands")
+        self.noted: dict[str, dict[str, Any]] = noted if noted is not None else {kind: {} for kind in kinds}
 
     def _note(self, path: str, call: Callable[[str], Any]) -> Any:
         try:
             value = call(path)
         except NotPresent:
-            self.absent.add(path)
+            self.noted["absent"][path] = True
             raise
-        self.seen.add(path)
+        except NotGiven:
+            raise
+        except HostRefused as refused:
+            self.noted["refused"][path] = [refused.reason, refused.how]
+            raise
+        self.noted["seen"][path] = True
         return value
 
     def read_bytes(self, path: str) -> bytes:
         """See Host.read_bytes."""
-        self.files[path] = content = self._note(path, self.host.read_bytes)
-        return bytes(content)
+        content = bytes(self._note(path, self.host.read_bytes))
+        self.noted["files"][path] = content.decode("latin-1")
+        return content
 
     def read(self, path: str) -> str:
         """See Host.read."""
@@ -423,54 +475,84 @@ class RecordingHost:
 
     def ls(self, path: str) -> list[str]:
         """See Host.ls."""
-        self.folders[path] = names = self._note(path, self.host.ls)
+        self.noted["folders"][path] = names = self._note(path, self.host.ls)
         return list(names)
 
     def link(self, path: str) -> str:
         """See Host.link."""
-        self.links[path] = target = self._note(path, self.host.link)
+        self.noted["links"][path] = target = self._note(path, self.host.link)
         return str(target)
 
     def exists(self, path: str) -> bool:
         """See Host.exists."""
         there = self.host.exists(path)
-        (self.seen if there else self.absent).add(path)
+        self.noted["seen" if there else "absent"][path] = True
         return there
 
     def usable(self, path: str) -> bool | None:
         """See Host.usable."""
-        return self.host.usable(path)
+        told = self.host.usable(path)
+        if told is not None:
+            self.noted["usable"][path] = told
+        return told
 
     def run(self, command: str) -> str:
         """See Host.run."""
-        return self.host.run(command)
+        self.noted["commands"][command] = text = str(self._note(command, self.host.run))
+        return text
 
     def objects(self, command: str) -> list[dict[str, Any]]:
         """See Host.objects."""
-        return self.host.objects(command)
+        import json
+
+        found: list[dict[str, Any]] = self._note(command, self.host.objects)
+        self.noted["commands"][command] = json.dumps(found, indent=0)
+        return found
 
     def clock(self) -> float:
         """See Host.clock."""
         return self.host.clock()
 
-    def _names_alone(self) -> list[str]:
-        # Names that were listed or found to exist, of which no more is known.
-        names = {f"{folder}/{name}" for folder, found in self.folders.items() for name in found}
-        known = {*self.files, *self.links, *self.folders}
-        above = {path[:end] for path in known for end in range(len(path)) if path[end] == "/"}
-        return sorted((names | self.seen) - known - above)
-
     def tree_text(self) -> str:
         """Return what was read as the text of a captured tree (`tree.txt`), which CapturedHost reads back."""
-        lines = [f"# seconds {self.host.clock():.6f}"]
-        lines += [f"# absent: {path}" for path in sorted(self.absent)]
-        lines += [f"{path} -> {target}" for path, target in sorted(self.links.items()) if path != target]
-        lines += [f"{path}/" for path in sorted(self.folders)]
-        for path, content in sorted(self.files.items()):
-            if b"\0" not in content:
-                lines += [f"{path}:{line}" for line in content.decode(errors="replace").splitlines() or [""]]
-        lines += [f"{path}:" for path in self._names_alone()]
-        return "\n".join(lines) + "\n"
+        return recorded_tree(self.noted, self.host.clock(), self.live, self.root)
+
+
+def recorded_tree(noted: Mapping[str, Mapping[str, Any]], seconds: float, live: bool, root: bool | None) -> str:
+    """Return what a RecordingHost noted, all but what commands printed, as the text of a captured tree (see parse_tree)."""
+    lines = [f"# seconds {seconds:.6f}", f"# recorded {'live' if live else 'captured'} {'root' if root else 'user'}"]
+    lines += [f"# absent: {path}" for path in sorted(noted["absent"])]
+    lines += [f"# refused: {path}\t{reason}\t{how}" for path, (reason, how) in sorted(noted["refused"].items())]
+    lines += [f"# usable: {path}\t{int(told)}" for path, told in sorted(noted["usable"].items())]
+    for path, target in sorted(noted["links"].items()):
+        if path != target:
+            lines.append(f"{path} -> {target}" if _plain(path) else f"# link: {path}\t{target}")
+    lines += [f"{path}/" if _plain(path) else f"# folder: {path}" for path in sorted(noted["folders"])]
+    for path, content in sorted(noted["files"].items()):
+        text = content.encode("latin-1").decode(errors="replace").rstrip()
+        parts = text.split("\n")
+        if "\ufffd" in text or "\0" in text or "\r" in text or not _plain(path) or max(map(len, parts)) > _LINE_PART:
+            lines.append(f"# bytes: {path}\t{content.encode('latin-1').hex()}")
+        else:
+            lines += [f"{path}:{line}" for line in parts]
+    lines += [f"# listed: {path}" for path in _names_alone(noted)]
+    return "\n".join(line.replace("\n", " ") for line in lines) + "\n"
+
+
+_LINE_PART = 60_000
+
+
+def _plain(path: str) -> bool:
+    match = _PATH.match(f"{path}:")
+    return match is not None and match[0] == path and " -> " not in path
+
+
+def _names_alone(noted: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    # Names that were listed or found to exist, of which no more is known.
+    names = {f"{folder}/{name}" for folder, found in noted["folders"].items() for name in found}
+    known = {*noted["files"], *noted["links"], *noted["folders"], *noted["commands"]}
+    above = {path[:end] for path in known for end in range(len(path)) if path[end] == "/"}
+    return sorted((names | noted["seen"].keys()) - known - above)
 
 
 TREE_LINE_CHARACTERS = 64 << 10
@@ -490,22 +572,27 @@ def parse_tree(text: str) -> tuple[Tree, float]:
     """Parse a captured tree: lines `path:content` (as `grep -r "" PATH` prints), `path -> target`, `path/`, and comments.
 
     A colon inside of a PCI address belongs to the path. Comments: `# seconds N`, when it was captured (monotonic, 0
-    without); `# absent: PATH`, looked for and not there. Lines that are none of these are passed over. Returns the tree and its time [s].
+    without); `# absent: PATH`, looked for and not there. A recording says `# recorded live root` (or captured, user) and has more of
+    them, with tabs between the fields: refused, usable, listed, and link, folder and bytes (hexadecimal) for what no plain
+    line can hold. Lines that are none of these are passed over. Returns the tree and its time [s].
     """
     entries: dict[str, bytes | str | None] = {}
     contents: dict[str, list[str]] = {}
     absent: set[str] = set()
     seconds = 0.0
+    notes: dict[str, list[list[str]]] = {}
     for line in text.split("\n", TREE_LINES)[:TREE_LINES]:
-        if len(line) > TREE_LINE_CHARACTERS:
+        if len(line) > TREE_LINE_CHARACTERS and not line.startswith("# bytes: "):
             continue
         line = line.rstrip("\r")
         if line.startswith("#"):
-            word, _, rest = line[1:].strip().partition(" ")
+            word, _, rest = line[1:].strip(" ").partition(" ")
             if word == "absent:":
                 absent.add(rest.strip())
             elif word == "seconds":
                 seconds = _finite(rest, seconds)
+            elif word in _NOTES:
+                notes.setdefault(word, []).append([*rest.split("\t"), "", ""])
         elif match := _PATH.match(line):
             path, end = match[0], match.end()
             link, arrow, target = path.partition(" -> ")
@@ -517,9 +604,39 @@ def parse_tree(text: str) -> tuple[Tree, float]:
                 entries.setdefault(path[:-1], None)
     for path, lines in contents.items():
         entries[path] = "\n".join(lines).encode(errors="replace")
-    tree = Tree(_canonical(entries), frozenset(absent))
+    recorded = "recorded" in notes
+    tree = _recording(entries, absent, notes) if recorded else Tree(_canonical(entries), frozenset(absent))
     tree.whole = text.endswith("\n") or not text
     return tree, seconds
+
+
+_NOTES = ("recorded", "refused:", "usable:", "listed:", "link:", "folder:", "bytes:")
+
+
+def _recording(entries: dict[str, bytes | str | None], absent: set[str], notes: Mapping[str, list[list[str]]]) -> Tree:
+    for path, target, *_ in notes.get("link:", ()):
+        entries[path] = target
+    for path, *_ in notes.get("folder:", ()):
+        entries.setdefault(path, None)
+    for path, digits, *_ in notes.get("bytes:", ()):
+        try:
+            entries[path] = bytes.fromhex(digits)
+        except ValueError:
+            continue
+    listed = {path for path, *_ in notes.get("listed:", ()) if path.startswith("/")}
+    for path in listed:
+        entries.setdefault(path, None)
+    links = _links(entries)
+    tree = Tree(_canonical(entries), frozenset(absent))
+    tree.noted = Noted(
+        {path: (reason, how) for path, reason, how, *_ in notes.get("refused:", ())},
+        {},
+        {path: told == "1" for path, told, *_ in notes.get("usable:", ())},
+        frozenset(_at_home(path, links) for path in listed),
+        "live" in notes["recorded"][0][0],
+        "root" in notes["recorded"][0][0],
+    )
+    return tree
 
 
 def _finite(text: str, default: float) -> float:
@@ -532,10 +649,7 @@ def _finite(text: str, default: float) -> float:
 
 def _canonical(entries: Mapping[str, bytes | str | None]) -> dict[str, bytes | str | None]:
     # A capture may name one file by its link path or by its real one: move all below the real folders.
-    links: dict[str, str] = {}
-    for path in sorted((path for path, entry in entries.items() if isinstance(entry, str)), key=_depth):
-        parent, _, name = path.rpartition("/")
-        links[f"{_followed(parent, links)}/{name}"] = str(entries[path])
+    links = _links(entries)
     result: dict[str, bytes | str | None] = dict(links)
     folders: dict[str, str] = {}
     for path, entry in entries.items():
@@ -545,6 +659,18 @@ def _canonical(entries: Mapping[str, bytes | str | None]) -> dict[str, bytes | s
                 folders[parent] = _followed(parent, links)
             result[f"{folders[parent]}/{name}"] = entry
     return result
+
+
+def _links(entries: Mapping[str, bytes | str | None]) -> dict[str, str]:
+    links: dict[str, str] = {}
+    for path in sorted((path for path, entry in entries.items() if isinstance(entry, str)), key=_depth):
+        links[_at_home(path, links)] = str(entries[path])
+    return links
+
+
+def _at_home(path: str, links: Mapping[str, str]) -> str:
+    parent, _, name = path.rpartition("/")
+    return f"{_followed(parent, links)}/{name}"
 
 
 def _depth(path: str) -> int:

@@ -91,25 +91,40 @@ def _take(
         evidence.add_item(node, step.source, item)
 
 
-def tree(evidence: Evidence, part: given.GivenTree, node: str, modules: Mapping[str, ModuleType]) -> set[str]:
+def tree(
+    evidence: Evidence,
+    part: given.GivenTree,
+    node: str,
+    modules: Mapping[str, ModuleType],
+    texts: paste.Library,
+    since: float,
+) -> set[str]:
     """Look at a captured tree; with an earlier sample of its counters where there is one.
 
-    Returns the tables that the tree does not hold: not gaps yet, for a text beside it may.
+    Returns the tables that the tree does not hold: not gaps yet, for a text beside it may. What a bundle does not hold is
+    one: it was made by looking at all that this program asks a node.
     """
     host = CapturedHost(part.tree, node, part.seconds)
+    skip: frozenset[str] = frozenset()
     if part.before is not None:
-        _first_samples(evidence, CapturedHost(part.before, node, part.before_seconds), modules)
+        skip = _first_samples(evidence, CapturedHost(part.before, node, part.before_seconds), modules)
+    lost = {source for source, _ in part.manifest.gaps} if part.manifest else set()
+    for source, gap in part.manifest.gaps if part.manifest else ():
+        evidence.gap(node, source, gap._replace(tables=tuple(name for name in gap.tables if name in table_names())))
     missing: set[str] = set()
     for name, module in modules.items():
         if not hasattr(module, "read"):
             continue
         gaps = False
-        for item in run_source(name, module, host):
+        for item in run_source(name, module, host, skip):
             if isinstance(item, Row) and item.table == "counter":
                 evidence.add_counter(node, item, host.seconds, part.path)
+            elif isinstance(item, Printed):
+                for source, _, inner in paste.read_printed(texts, item, since):
+                    evidence.add_item(node, source, inner, f"{part.path}:{item.at}")
             elif isinstance(item, Gap):
                 gaps = True
-                if item.kind == "not_given":
+                if item.kind == "not_given" and (part.manifest is None or name in lost):
                     missing.update(item.tables)
                 else:
                     evidence.gap(node, name, item)
@@ -128,12 +143,18 @@ def tree(evidence: Evidence, part: given.GivenTree, node: str, modules: Mapping[
     return missing
 
 
-def _first_samples(evidence: Evidence, host: CapturedHost, modules: Mapping[str, ModuleType]) -> None:
+def _first_samples(evidence: Evidence, host: CapturedHost, modules: Mapping[str, ModuleType]) -> frozenset[str]:
+    # Returns the adapters to set aside, as the live node's second sample does.
+    skip: set[str] = set()
     for name, module in modules.items():
         if getattr(module, "SAMPLED", False):
             for item in run_source(name, module, host):
                 if isinstance(item, Row) and item.table == "counter":
                     evidence.sample(host.name, item, host.seconds)
+                elif isinstance(item, Gap) and item.kind == "restricted":
+                    evidence.gap(host.name, name, item)
+                    skip.add(item.subject)
+    return frozenset(skip)
 
 
 def from_paths(
@@ -200,11 +221,14 @@ def _from_paths(
     nodes = {part.group: _tree_node(part) for part in trees}
     missing: dict[str, set[str]] = {}
     for part in trees:
-        missing.setdefault(nodes[part.group], set()).update(tree(evidence, part, nodes[part.group], modules))
+        missing.setdefault(nodes[part.group], set()).update(
+            tree(evidence, part, nodes[part.group], modules, texts, options.since)
+        )
     found = [read._replace(node=read.node or _tree_above(read.group, nodes)) for read in reads.finish()]
     for node, source, place, item in assign.assign(_with_standard_input(found)):
         evidence.add_item(node, source, item, place)
-    _not_given(evidence, modules, missing, known)
+    bundles = {nodes[part.group] for part in trees if part.manifest}
+    _not_given(evidence, modules, missing, known | bundles)
     return [read.path for read in found if not read.recognised]
 
 

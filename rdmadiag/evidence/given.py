@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import os
@@ -9,11 +10,11 @@ import posixpath
 import stat
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from rdmadiag.errors import BadFile
-from rdmadiag.evidence import archive
+from rdmadiag.evidence import archive, bundle
 from rdmadiag.host import FolderTree, Tree, parse_tree
 
 FILES = 10_000
@@ -47,6 +48,8 @@ class GivenTree(NamedTuple):
     seconds: float = 0.0
     before: Tree | None = None
     before_seconds: float = 0.0
+    manifest: bundle.Manifest | None = None
+    """Of a bundle, which answers as the node did."""
 
 
 class Refused(NamedTuple):
@@ -159,7 +162,8 @@ def _opened(
             how = "zstd -d" if kind == "zstd" else "it is packed twice"
             yield Refused(path, f"{kind}: not read as it is; unpack it first ({how})")
         elif os.path.basename(path) == "tree.txt" or head.startswith(b"# seconds "):
-            yield _tree(node, path, group, inner.read(TREE_BYTES + 1), _before(path))
+            folder = os.path.dirname(path) if os.path.basename(path) == "tree.txt" else None
+            yield _tree(node, path, group, inner.read(TREE_BYTES + 1), functools.partial(_beside, folder))
         else:
             closing = None
             yield GivenText(node, path, group, inner)
@@ -179,24 +183,35 @@ def _seekable(stream: archive.Incoming | archive.Bytes) -> io.BytesIO | io.FileI
     return io.BytesIO(content)
 
 
-def _before(path: str) -> bytes | None:
-    # tree.before.txt beside tree.txt: an earlier sample of the counters.
-    if os.path.basename(path) != "tree.txt":
+def _beside(folder: str | None, name: str) -> bytes | None:
+    # A file beside tree.txt: tree.before.txt, an earlier sample of the counters, or a part of a bundle.
+    if folder is None:
         return None
     try:
-        with open(os.path.join(os.path.dirname(path), "tree.before.txt"), "rb") as file:
-            return file.read(TREE_BYTES)
+        path = os.path.join(folder, name)
+        if not stat.S_ISREG(os.stat(path).st_mode):
+            return None
+        with open(path, "rb") as file:
+            return file.read(MEMBER_BYTES)
     except OSError:
         return None
 
 
-def _tree(node: str | None, path: str, group: str, content: bytes, before: bytes | None) -> GivenTree:
+def _tree(
+    node: str | None, path: str, group: str, content: bytes, beside: Callable[[str], bytes | str | None]
+) -> GivenTree:
     tree, seconds = parse_tree(content[:TREE_BYTES].decode(errors="replace"))
     tree.whole = tree.whole and len(content) < TREE_BYTES
     earlier, earlier_seconds = None, 0.0
-    if before is not None:
+    before = beside("tree.before.txt")
+    if isinstance(before, bytes):
         earlier, earlier_seconds = parse_tree(before[:TREE_BYTES].decode(errors="replace"))
-    return GivenTree(node, path, group, tree, seconds, earlier, earlier_seconds)
+    told = bundle.manifest(beside(bundle.MANIFEST)) if tree.noted else None
+    if told and tree.noted:
+        printed = {command: beside(f"{bundle.COMMANDS}/{name}") for command, name in told.commands.items()}
+        texts = {command: text.decode(errors="replace") for command, text in printed.items() if isinstance(text, bytes)}
+        tree.noted = tree.noted._replace(commands=texts)
+    return GivenTree(node, path, group, tree, seconds, earlier, earlier_seconds, told)
 
 
 def _folder(node: str | None, folder: str, deadline: float) -> Iterator[Part]:
@@ -208,6 +223,10 @@ def _folder(node: str | None, folder: str, deadline: float) -> Iterator[Part]:
         if "sys" in inside or "proc" in inside:
             yield GivenTree(node, place, place, FolderTree(place))
             folders[:] = [name for name in folders if name not in inside]
+        of_bundle = bundle.manifest(_beside(place, bundle.MANIFEST)) if bundle.MANIFEST in names else None
+        if of_bundle:
+            folders[:] = [name for name in folders if name != bundle.COMMANDS]
+            names = [name for name in names if name != bundle.MANIFEST]
         for name in sorted(names):
             path = os.path.join(place, name)
             count += 1
@@ -265,7 +284,15 @@ def _members(node: str | None, path: str, members: Iterator[archive.Member]) -> 
 def _sorted(node: str | None, path: str, members: dict[str, bytes | str]) -> Iterator[Part]:
     trees: dict[str | None, dict[str, bytes | str | None]] = {_base(name, ("sys", "proc")): {} for name in members}
     trees.pop(None, None)
+    bundles = [
+        posixpath.dirname(name)
+        for name, content in members.items()
+        if posixpath.basename(name) == bundle.MANIFEST and bundle.manifest(content)
+    ]
+    parts = {posixpath.join(folder, name) for folder in bundles for name in (bundle.MANIFEST, bundle.COMMANDS)}
     for name, content in members.items():
+        if name in parts or posixpath.dirname(name) in parts:
+            continue  # read with the bundle's tree
         base = _base(name, _TREE_FOLDERS)
         if base in trees:
             trees[base][name[len(base or "") :] if base else f"/{name}"] = _unpadded(content)
@@ -275,8 +302,7 @@ def _sorted(node: str | None, path: str, members: dict[str, bytes | str]) -> Ite
         if isinstance(content, str) or file in _PASSED_OVER:
             continue
         if file == "tree.txt":
-            before = members.get(posixpath.join(folder, "tree.before.txt"))
-            yield _tree(node, place, group, content, before if isinstance(before, bytes) else None)
+            yield _tree(node, place, group, content, lambda name, at=folder: members.get(posixpath.join(at, name)))  # type: ignore[misc]
         else:
             yield from _opened(node, place, group, archive.Bytes(content), math.inf, inside=True)
     for base, entries in trees.items():
