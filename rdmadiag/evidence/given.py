@@ -7,6 +7,7 @@ import io
 import math
 import os
 import posixpath
+import re
 import stat
 import sys
 import time
@@ -14,8 +15,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from rdmadiag.errors import BadFile
-from rdmadiag.evidence import archive, bundle
-from rdmadiag.host import FolderTree, Tree, parse_tree
+from rdmadiag.evidence import archive, bundle, foreign
+from rdmadiag.host import FolderTree, Noted, Tree, parse_tree
 
 FILES = 10_000
 """Most files taken from one folder or archive."""
@@ -36,6 +37,8 @@ class GivenText(NamedTuple):
     path: str
     group: str
     stream: archive.Stream
+    command: str = ""
+    """The command that printed it, where the archive tells."""
 
 
 class GivenTree(NamedTuple):
@@ -217,11 +220,22 @@ def _tree(
 def _folder(node: str | None, folder: str, deadline: float) -> Iterator[Part]:
     count = 0
     refused: list[Refused] = []
+    others: list[_Foreign] = []
     for place, folders, names in os.walk(folder, onerror=lambda error: refused.append(_unreadable(error))):
         folders.sort()
         inside = [name for name in _TREE_FOLDERS if name in folders]
+        for kind in (foreign.SOS, foreign.SYSINFO):
+            if kind in folders:
+                name = os.path.basename(os.path.abspath(place))
+                others.insert(
+                    0, _Foreign(place, kind, foreign.node(name, kind, functools.partial(_below, place, name)))
+                )
+        of = _foreign_of(f"{place}/", others)
+        whose = node or (of[0].node if of else None)
         if "sys" in inside or "proc" in inside:
-            yield GivenTree(node, place, place, FolderTree(place))
+            tree = FolderTree(place)
+            tree.noted = Noted(live=False) if of else None
+            yield GivenTree(whose, place, place, tree)
             folders[:] = [name for name in folders if name not in inside]
         of_bundle = bundle.manifest(_beside(place, bundle.MANIFEST)) if bundle.MANIFEST in names else None
         if of_bundle:
@@ -229,6 +243,9 @@ def _folder(node: str | None, folder: str, deadline: float) -> Iterator[Part]:
             names = [name for name in names if name != bundle.MANIFEST]
         for name in sorted(names):
             path = os.path.join(place, name)
+            below = foreign.inside(path, of[0].top) if of else None
+            if of and (below is None or os.path.islink(path) or not foreign.wanted(below, of[0].kind)):
+                continue
             count += 1
             if count > FILES or time.monotonic() > deadline:
                 why = f"holds more than {FILES} files" if count > FILES else "was not read to its end in time"
@@ -239,8 +256,13 @@ def _folder(node: str | None, folder: str, deadline: float) -> Iterator[Part]:
             if not os.path.isfile(path) or _outside(path, folder):
                 yield Refused(path, "a link out of the folder, or not a file")
             else:
-                yield from _file(node, path, place, deadline)
+                command = foreign.command(below) if below else ""
+                yield from _with_command(_file(whose, path, place, deadline), command)
     yield from refused
+
+
+def _below(place: str, top: str, name: str) -> bytes | None:
+    return _beside(place, name[len(top) + 1 :])
 
 
 def _unreadable(error: OSError) -> Refused:
@@ -259,6 +281,8 @@ def _members(node: str | None, path: str, members: Iterator[archive.Member]) -> 
     problem = ""
     try:
         for member in members:
+            if _useless(member.name):
+                continue
             count += 1
             size += member.size
             if size > ARCHIVE_BYTES or count > FILES:
@@ -281,7 +305,37 @@ def _members(node: str | None, path: str, members: Iterator[archive.Member]) -> 
         yield Refused(path, partly, "truncated") if taken else Refused(path, problem)
 
 
+_SOS_TOP = re.compile(r"(?:\./)?(sosreport-[^/]+)/(.+)")
+
+
+def _useless(name: str) -> bool:
+    # A sosreport has more files than are taken of an archive.
+    match = _SOS_TOP.match(name)
+    return match is not None and not foreign.wanted(match[2], foreign.SOS)
+
+
+class _Foreign(NamedTuple):
+    """An archive that another program made, or a folder of it."""
+
+    top: str
+    kind: str
+    node: str | None
+
+
+def _foreign_of(name: str, found: Sequence[_Foreign]) -> tuple[_Foreign, str] | None:
+    for one in found:
+        if (below := foreign.inside(name, one.top)) is not None:
+            return one, below
+    return None
+
+
+def _made_by_others(members: dict[str, bytes | str]) -> list[_Foreign]:
+    tops = foreign.tops(members)
+    return [_Foreign(top, kind, foreign.node(top, kind, members.get)) for top, kind in tops.items()]
+
+
 def _sorted(node: str | None, path: str, members: dict[str, bytes | str]) -> Iterator[Part]:
+    others = _made_by_others(members)
     trees: dict[str | None, dict[str, bytes | str | None]] = {_base(name, ("sys", "proc")): {} for name in members}
     trees.pop(None, None)
     bundles = [
@@ -293,6 +347,11 @@ def _sorted(node: str | None, path: str, members: dict[str, bytes | str]) -> Ite
     for name, content in members.items():
         if name in parts or posixpath.dirname(name) in parts:
             continue  # read with the bundle's tree
+        whose, of = node, _foreign_of(name, others)
+        if of:
+            whose = node or of[0].node
+            if not foreign.wanted(of[1], of[0].kind):
+                continue
         base = _base(name, _TREE_FOLDERS)
         if base in trees:
             trees[base][name[len(base or "") :] if base else f"/{name}"] = _unpadded(content)
@@ -304,10 +363,22 @@ def _sorted(node: str | None, path: str, members: dict[str, bytes | str]) -> Ite
         if file == "tree.txt":
             yield _tree(node, place, group, content, lambda name, at=folder: members.get(posixpath.join(at, name)))  # type: ignore[misc]
         else:
-            yield from _opened(node, place, group, archive.Bytes(content), math.inf, inside=True)
+            command = foreign.command(of[1]) if of else ""
+            yield from _with_command(
+                _opened(whose, place, group, archive.Bytes(content), math.inf, inside=True), command
+            )
     for base, entries in trees.items():
         place = f"{path}:{base}".rstrip(":")
-        yield GivenTree(node, place, place, Tree(entries))
+        tree = Tree(entries)
+        mine = next((one for one in others if one.top == (base or "")), None)
+        if mine:  # parts of folders only, so nothing that is missing is absent
+            tree.noted = Noted(live=False)
+        yield GivenTree(node or (mine.node if mine else None), place, place, tree)
+
+
+def _with_command(parts: Iterator[Part], command: str) -> Iterator[Part]:
+    for part in parts:
+        yield part._replace(command=command) if command and isinstance(part, GivenText) else part
 
 
 def _base(name: str, folders: Sequence[str]) -> str | None:

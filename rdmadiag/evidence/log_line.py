@@ -228,13 +228,14 @@ _PROMPTS = tuple(
         r"\s*\+{1,3} (?P<command>[\w./].*)",  # set -x
         r"\s*[$%] ?(?P<command>[\w./(].*)",
         r"\s*[#>] (?P<command>[a-z./][\w./+-]*(?: .*)?$)",
+        r"Invoked Command: (?P<command>\S.*)",  # sysinfo-snapshot
     )
 )
 
 
 def prompt_command(line: str) -> str | None:
     """Return the command of a shell prompt line (`$ ibstat`, `root@node:~# ibstat`), or None for another line."""
-    if not re.search(r"[$#%>+]", line[:120]):
+    if not line.startswith("Invoked ") and not re.search(r"[$#%>+]", line[:120]):
         return None
     for pattern in _PROMPTS:
         if match := pattern.match(line):

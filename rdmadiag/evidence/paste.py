@@ -141,6 +141,7 @@ _PROMPTS = (
     r"^[ \t]*\+{1,3} [\w./]",
     r"^[ \t]*[$%] ?[\w./(]",
     r"^[ \t]*[#>] [a-z./]",
+    r"^Invoked Command: \S",
 )
 _PROMPT_HOST = re.compile(r"\s*(?:\([^)]*\) ?)?\[?[\w.-]+@([\w.-]+)")
 
@@ -296,7 +297,7 @@ class _Reader:
     # --- what a text is ---
 
     def _sections(self, data: bytes, prompts: list[tuple[int, int]]) -> list[_Section]:
-        bounds: list[tuple[int, str, str | None, int]] = [(0, "", None, 0)]
+        bounds: list[tuple[int, str, str | None, int]] = [(0, self.given.command, None, 0)]
         for start, stop in prompts:
             line = clean(data[start : min(stop, start + plain.LINE_BYTES)])
             command = log_line.prompt_command(line)
@@ -350,7 +351,8 @@ class _Reader:
         raw = body[start : start + SECTION_BYTES].split(b"\n")
         lines = [Line(first + index, clean(line)[:LOG_CHARACTERS]) for index, line in enumerate(raw)]
         if section.command and not start:
-            lines[:1] = [Line(first, "$ " + section.command)]
+            # In the place of the prompt line; before the first line where an archive tells the command.
+            lines[: 1 if section.start else 0] = [Line(first, "$ " + section.command)]
         for known, _ in parsed:
             self.items += [(known.source, section.host, item) for item in known.text.parse(lines)]
 
