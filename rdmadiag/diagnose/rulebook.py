@@ -342,12 +342,16 @@ def expectations(path: str) -> dict[str, Any]:
     data = read_json(path)
     if not isinstance(data, dict) or data.get("schema") != "rdmadiag.expect/1":
         raise BadFile(path, "", 'wanted {"schema": "rdmadiag.expect/1", "nic_count": 8, ...}')
-    known = ("active_mtu", "dscp", "mtu_bytes", "nic_count", "rate_gbps")
+    known = ("active_mtu", "dscp", "fw_ver", "mtu_bytes", "nic_count", "rate_gbps")
     for name, value in data.items():
         if name == "schema":
             continue
         if name not in known:
             raise BadFile(path, f"/{name}", f"unknown expectation; known: {', '.join(known)}")
+        if name == "fw_ver" and isinstance(value, str) and value:
+            continue
+        if name == "fw_ver":
+            raise BadFile(path, f"/{name}", f"wanted a text such as 28.39.1002, not {value!r}")
         if not _is_number(value) or not 0 <= value < 1e12:
             raise BadFile(path, f"/{name}", f"wanted a number from 0 on, not {value!r}")
     return {name: value for name, value in data.items() if name != "schema"}
