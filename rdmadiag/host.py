@@ -56,7 +56,11 @@ class Host(Protocol):
         """Return the text that a command prints; only `dmesg` and `uname -m`, without starting a process."""
 
     def objects(self, command: str) -> list[dict[str, Any]]:
-        """Return what `rdma -d -j WORDS` or `ip -j WORDS` prints (command: `rdma WORDS`, `ip WORDS`), as objects."""
+        """Return what `rdma -d -j`, `ip -d -j`, `ethtool --json` or `dcb -j` prints, as objects.
+
+        Commands: `rdma WORDS`, `ip WORDS`, `ethtool OPTION` of every netdev (`-S`, `-i`, `-m`: of the netdevs behind it),
+        `dcb`, all of DCB of every netdev.
+        """
 
     def clock(self) -> float:
         """Return the monotonic time of the node [s]."""
@@ -170,8 +174,9 @@ class LiveHost:
         from rdmadiag import netlink
 
         tool, _, words = command.partition(" ")
+        ask = {"rdma": netlink.rdma, "ip": netlink.ip, "ethtool": netlink.ethtool, "dcb": netlink.dcb}[tool]
         try:
-            return netlink.rdma(words) if tool == "rdma" else netlink.ip(words)
+            return ask(words)
         except OSError as error:
             if error.errno in (errno.EPROTONOSUPPORT, errno.EAFNOSUPPORT, errno.EOPNOTSUPP):
                 raise NotPresent(f"{command}: this kernel has no such netlink family") from error
