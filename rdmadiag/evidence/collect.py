@@ -369,7 +369,18 @@ def _not_given(
         "DELETE FROM gap WHERE kind = 'not_given' AND EXISTS"
         " (SELECT 1 FROM reading r WHERE r.node = gap.node AND r.source = gap.source AND r.complete)"
     )  # an excerpt beside the whole of it
-    skipped = {"node", "gap", "reading", "log", "expect", "peering", "counter_meaning", "requirement", *MADE_OF}
+    skipped = {
+        "peering",
+        "node",
+        "gap",
+        "reading",
+        "log",
+        "expect",
+        "counter_meaning",
+        "requirement",
+        *MADE_OF,
+        *_NOT_OF_EVERY_NODE,
+    }
     filled = {name: evidence.nodes_of(name) for name in table_names() if name not in skipped}
     for node, source in evidence.db.execute("SELECT node, source FROM reading WHERE complete").fetchall():
         for table in modules[source].TABLES if source in modules else ():
@@ -391,4 +402,6 @@ def _not_given(
             evidence.gap(node, "given", Gap(tuple(lacking), "not given", "not_given", how))
 
 
+_NOT_OF_EVERY_NODE = ("switch_setting", "switch_counter", "lldp", "bond", "bond_slave", "qp_counter")
+"""Tables of switches, and of what a node need not have: that nothing fills them says nothing."""
 _KERNEL_LOGS = "SELECT node, max(coalesce(complete, 0)) FROM reading WHERE log = 'kernel' GROUP BY node"

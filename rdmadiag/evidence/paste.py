@@ -323,7 +323,7 @@ class _Reader:
         number = numbers.at(section.start)
         signed = self.library.tools(body)
         is_log = any(known.text.log for known, _ in signed.values())
-        read_to = 0 if is_log else self._json_blocks(body, number)
+        read_to = 0 if is_log else self._json_blocks(body, number, section.command)
         found: dict[str, tuple[Known, int]] = {}
         announced = self.library.commands.get(_program(section.command)) if section.command else None
         if announced is not None and not announced.text.by_line:
@@ -371,7 +371,7 @@ class _Reader:
 
     # --- JSON ---
 
-    def _json_blocks(self, body: bytes, number: int) -> int:
+    def _json_blocks(self, body: bytes, number: int, command: str) -> int:
         # JSON of tools among other text; returns where the last of it ends.
         if not self.library.jsons or (b"{" not in body):
             return 0
@@ -382,10 +382,11 @@ class _Reader:
             tries += 1
             if tries > _JSON_BLOCKS or match.start() > SECTION_BYTES:
                 break
-            end = max(end, self._json(body, match.start(), number + body.count(b"\n", 0, match.start())))
+            line = number + body.count(b"\n", 0, match.start())
+            end = max(end, self._json(body, match.start(), line, command))
         return end
 
-    def _json(self, data: bytes, start: int, number: int) -> int:
+    def _json(self, data: bytes, start: int, number: int, command: str = "") -> int:
         """Read the JSON of a known tool that begins at `start`; returns where it ends, `start` when it is none."""
         body = data[start:] if start else data
         if len(body) > JSON_BYTES or body.count(b"{") + body.count(b"[") > JSON_OBJECTS:
@@ -409,7 +410,10 @@ class _Reader:
         if known is None:
             return start
         self.tools[known.json.tool] = None
-        for item in known.json.parse([entry for entry in objects if isinstance(entry, dict)]):
+        objects = [entry for entry in objects if isinstance(entry, dict)]
+        if known.json.names and (match := re.search(known.json.names, command)):
+            objects = [{"ifname": match[1], **entry} for entry in objects]
+        for item in known.json.parse(objects):
             if not isinstance(item, Gap) and isinstance(item.at, int):
                 item = item._replace(at=number)
             self.items.append((known.source, None, item))

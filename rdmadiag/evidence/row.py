@@ -70,12 +70,14 @@ class Json(NamedTuple):
     """A JSON text that a tool prints: known by keys that its first objects have; `parse` gets the list of objects.
 
     `keys`: one tuple a form; a form is recognised when one of the first objects has all of its keys.
+    `names`: a pattern whose group is the netdev in the command line, for JSON that does not name it; objects get it as `ifname`.
     """
 
     tool: str
     keys: tuple[tuple[str, ...], ...]
     parse: Callable[[list[dict[str, Any]]], Iterable[Row | Rows | Gap]]
     commands: tuple[str, ...] = ()
+    names: str = ""
 
 
 class Printed(NamedTuple):

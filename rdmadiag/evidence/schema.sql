@@ -12,6 +12,7 @@ CREATE TABLE node (
   virtual TEXT,              -- hypervisor where one is seen, '' where none is (/sys/class/dmi/id, cpuinfo flag hypervisor)
   root INTEGER,              -- 1 if we looked as root (effective uid)
   boot_id TEXT,              -- a new one each boot (/proc/sys/kernel/random/boot_id)
+  rdma_netns TEXT,           -- 'shared' (all network namespaces see all RDMA devices) or 'exclusive' (NLDEV SYS_GET, rdma system)
   modules_supported INTEGER, -- 1 if this kernel can load modules (/proc/modules exists)
   cmdline TEXT,              -- kernel command line (/proc/cmdline)
   tainted INTEGER,           -- taint bits of the kernel (/proc/sys/kernel/tainted)
@@ -137,7 +138,7 @@ CREATE TABLE counter (
   port INTEGER,              -- port number
   netdev TEXT,               -- netdev, for ethtool counters
   bdf TEXT,                  -- PCI function, for AER counters
-  kind TEXT,                 -- 'counters' (PMA), 'hw_counters', 'ethtool', 'aer' (PCI errors)
+  kind TEXT,                 -- 'counters' (PMA), 'hw_counters', 'ethtool' (-S), 'fec', 'pause' (ethtool -I), 'netdev' (/sys/class/net), 'aer' (PCI errors)
   counter TEXT,              -- name as the kernel spells it
   value INTEGER,             -- last value [as the kernel's unit: count, or 4 bytes for port_*_data]
   previous INTEGER,          -- value of the first sample, NULL with one sample
@@ -151,7 +152,7 @@ CREATE TABLE counter (
 
 -- Which common meaning each driver's counter has. (rdmadiag/explain/counters.py)
 CREATE TABLE counter_meaning (
-  driver TEXT,               -- driver, 'pma' for counters/, 'ethtool' for ethtool -S
+  driver TEXT,               -- driver, 'pma' for counters/, 'ethtool' for ethtool -S, 'fec', 'pause', 'netdev' as counter.kind
   counter TEXT,              -- the kernel's spelling
   signal TEXT,               -- common meaning, one spelling for all drivers
   side TEXT,                 -- requester, responder, both, link
@@ -269,6 +270,9 @@ CREATE TABLE netdev (
   kind TEXT,                 -- vlan, bond, bridge, veth ... '' for a plain device (uevent DEVTYPE, ip -d link)
   master TEXT,               -- bond or bridge that it belongs to
   carrier_changes INTEGER,   -- carrier changes since the device was made [count]
+  lower TEXT,                -- netdev below a VLAN or the like (IFLA_LINK, ip link: name@lower)
+  vlan_id INTEGER,           -- VLAN id of a VLAN device (IFLA_VLAN_ID, ip -d link)
+  fw_ver TEXT,               -- firmware version as the driver prints it (ethtool -i)
   origin TEXT,               -- where the row was read
   UNIQUE (node, netdev)
 );
@@ -295,6 +299,269 @@ CREATE TABLE route (
   metric INTEGER,            -- metric
   "table" TEXT,              -- main, local, or number
   type TEXT,                 -- unicast, local, blackhole, unreachable ...
+  origin TEXT                -- where the row was read
+);
+
+-- How network devices are set up. (ethtool -g, -l, -c, -a, --show-fec, -k: ethtool netlink)
+CREATE TABLE netdev_setting (
+  node TEXT,                 -- node
+  netdev TEXT,               -- interface name
+  autoneg INTEGER,           -- 1 if the link negotiates (ethtool)
+  lanes INTEGER,             -- lanes of the link [count] (ethtool)
+  rx_ring INTEGER,           -- receive ring of the Ethernet queues [entries] (ethtool -g); RDMA queue pairs have rings of their own
+  rx_ring_max INTEGER,       -- its largest size [entries] (ethtool -g)
+  tx_ring INTEGER,           -- send ring of the Ethernet queues [entries] (ethtool -g)
+  tx_ring_max INTEGER,       -- its largest size [entries] (ethtool -g)
+  channels INTEGER,          -- combined channels, or receive channels where the driver has no combined ones [count] (ethtool -l)
+  channels_max INTEGER,      -- most of them [count] (ethtool -l)
+  adaptive_rx INTEGER,       -- 1 if interrupt moderation adapts to the load (ethtool -c)
+  rx_usecs INTEGER,          -- longest wait before a receive interrupt [us] (ethtool -c)
+  tx_usecs INTEGER,          -- longest wait before a send interrupt [us] (ethtool -c)
+  pause_autoneg INTEGER,     -- 1 if global pause (802.3x) is negotiated (ethtool -a)
+  pause_rx INTEGER,          -- 1 if global pause frames are obeyed (ethtool -a)
+  pause_tx INTEGER,          -- 1 if global pause frames are sent (ethtool -a)
+  fec TEXT,                  -- forward error correction in use: Off, RS, BaseR, LLRS; comma separated (ethtool --show-fec, Active)
+  fec_configured TEXT,       -- what is configured: Auto, Off, RS ...; comma separated (ethtool --show-fec)
+  gro INTEGER,               -- 1 if generic receive offload is on (ethtool -k)
+  lro INTEGER,               -- 1 if large receive offload is on (ethtool -k)
+  tso INTEGER,               -- 1 if TCP segmentation is offloaded (ethtool -k)
+  rx_checksum INTEGER,       -- 1 if receive checksums are offloaded (ethtool -k)
+  hw_tc_offload INTEGER,     -- 1 if flow rules are offloaded to hardware (ethtool -k)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev)
+);
+
+-- Plugged modules and their light; lane 0 is the module itself. (ethtool -m: SFF-8636, CMIS, SFF-8472)
+CREATE TABLE optics (
+  node TEXT,                 -- node
+  netdev TEXT,               -- interface name
+  lane INTEGER,              -- lane, from 1; 0 for the whole module
+  identifier TEXT,           -- kind of module: QSFP28, QSFP-DD, OSFP, SFP ... (byte 0)
+  vendor TEXT,               -- vendor name
+  part TEXT,                 -- vendor part number
+  temperature_c REAL,        -- temperature of the module [degrees C]
+  voltage_v REAL,            -- supply voltage of the module [V]
+  rx_power_dbm REAL,         -- light received on the lane [dBm]; -40 for none
+  tx_power_dbm REAL,         -- light sent on the lane [dBm]; -40 for none
+  bias_ma REAL,              -- laser bias current of the lane [mA]
+  alarms TEXT,               -- alarms, faults and lost signals that the module reports, comma separated; '' for none (lane 0)
+  warnings TEXT,             -- warnings that it reports, comma separated; '' for none (lane 0)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev, lane)
+);
+
+-- Quality of service of network devices. (DCB netlink, dcb, mlnx_qos, /sys/class/net/N/qos, /sys/class/net/N/ecn)
+CREATE TABLE qos (
+  node TEXT,                 -- node
+  netdev TEXT,               -- interface name; '' where the text does not name it
+  trust TEXT,                -- what sets a packet's priority: 'dscp', 'pcp' or 'both' (mlnx_qos, qos/trust, dcb apptrust)
+  dcbx TEXT,                 -- who sets DCB up: 'os' or 'firmware' (mlnx_qos DCBX mode; dcb dcbx: host, lld_managed)
+  lldpad INTEGER,            -- 1 if mlnx_qos warned that the daemon lldpad runs and may overwrite the settings
+  pfc_cap INTEGER,           -- priorities that may have PFC at once [count] (dcb pfc)
+  cable_length_m INTEGER,    -- cable length that headroom is made for [m] (mlnx_qos Cable len, dcb pfc delay on mlx5)
+  buffer_total_bytes INTEGER, -- receive buffer in all [bytes] (dcb buffer total_size, mlnx_qos max_buffer_size)
+  default_priority INTEGER,  -- priority of what no rule names (dcb app default-prio)
+  cnp_dscp INTEGER,          -- DSCP of CNPs that are sent (ecn/roce_np/cnp_dscp)
+  cnp_priority INTEGER,      -- 802.1p priority of CNPs that are sent (ecn/roce_np/cnp_802p_prio)
+  min_time_between_cnps_us INTEGER, -- shortest time between CNPs of a flow [us] (ecn/roce_np/min_time_between_cnps)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev)
+);
+
+-- The eight priorities of network devices. (dcb pfc, ets, buffer; mlnx_qos; /sys/class/net/N/ecn)
+CREATE TABLE qos_priority (
+  node TEXT,                 -- node
+  netdev TEXT,               -- interface name; '' where the text does not name it
+  priority INTEGER,          -- priority, 0 to 7
+  pfc INTEGER,               -- 1 if PFC is on
+  tc INTEGER,                -- traffic class that it is sent in (ETS prio-tc)
+  buffer INTEGER,            -- receive buffer that it uses (prio-buffer)
+  pfc_sent INTEGER,          -- PFC frames sent since boot [count] (ieee_pfc requests)
+  pfc_received INTEGER,      -- PFC frames received since boot [count] (ieee_pfc indications)
+  ecn_np INTEGER,            -- 1 if marks of this priority are answered with CNPs (ecn/roce_np/enable/P)
+  ecn_rp INTEGER,            -- 1 if CNPs slow this priority down (ecn/roce_rp/enable/P)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev, priority)
+);
+
+-- Which priority a DSCP has. (dcb app dscp-prio, mlnx_qos dscp2prio, /sys/class/net/N/qos/dscp2prio)
+CREATE TABLE qos_dscp (
+  node TEXT,                 -- node
+  netdev TEXT,               -- interface name; '' where the text does not name it
+  dscp INTEGER,              -- DSCP, 0 to 63
+  priority INTEGER,          -- priority of packets that carry it
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev, dscp)
+);
+
+-- Traffic classes of network devices. (dcb ets, maxrate; mlnx_qos)
+CREATE TABLE qos_tc (
+  node TEXT,                 -- node
+  netdev TEXT,               -- interface name; '' where the text does not name it
+  tc INTEGER,                -- traffic class, 0 to 7
+  tsa TEXT,                  -- how it is scheduled: strict, ets, cbs, vendor
+  bandwidth_percent INTEGER, -- share of the bandwidth under ets [%]
+  maxrate_bytes_per_second INTEGER, -- its limit [bytes/s]; 0 for none
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev, tc)
+);
+
+-- Receive buffers of network devices. (dcb buffer, mlnx_qos, /sys/class/net/N/qos/buffer_size)
+CREATE TABLE qos_buffer (
+  node TEXT,                 -- node
+  netdev TEXT,               -- interface name; '' where the text does not name it
+  buffer INTEGER,            -- buffer, 0 to 7
+  size_bytes INTEGER,        -- size [bytes]
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev, buffer)
+);
+
+-- What marks RoCE traffic of a port. (/sys/class/infiniband/D/tc, configfs rdma_cm, cma_roce_mode, cma_roce_tos)
+CREATE TABLE roce_setting (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  port INTEGER,              -- port number
+  traffic_class INTEGER,     -- traffic class that the driver gives all QPs; -1 for none (tc/P/traffic_class, OFED)
+  cm_roce_mode TEXT,         -- GID type that rdma_cm uses: 'IB/RoCE v1' or 'RoCE v2' (default_roce_mode)
+  cm_roce_tos INTEGER,       -- type of service that rdma_cm sets by default, 0 to 255 (default_roce_tos)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, device, port)
+);
+
+-- Where network devices are cabled to. (lldpcli, networkctl lldp, /run/systemd/netif/lldp)
+CREATE TABLE lldp (
+  node TEXT,                 -- node
+  netdev TEXT,               -- interface name
+  switch TEXT,               -- name of the neighbour (SysName)
+  switch_port TEXT,          -- its port (PortID)
+  port_description TEXT,     -- description of that port (PortDescr)
+  chassis TEXT,              -- chassis id of the neighbour
+  management_ip TEXT,        -- its management address
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev, chassis)
+);
+
+-- Link-layer addresses of other hosts. (RTM_GETNEIGH, ip neigh)
+CREATE TABLE neighbour (
+  node TEXT,                 -- node
+  netdev TEXT,               -- interface name
+  address TEXT,              -- IP address
+  lladdr TEXT,               -- link-layer address; NULL while it is not resolved
+  state TEXT,                -- REACHABLE, STALE, DELAY, PROBE, FAILED, INCOMPLETE, PERMANENT, NOARP, NONE
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev, address)
+);
+
+-- Policy rules: which routing table is asked for what. (RTM_GETRULE, ip rule)
+CREATE TABLE policy_rule (
+  node TEXT,                 -- node
+  family TEXT,               -- inet or inet6; NULL where the tool does not say
+  priority INTEGER,          -- the lowest is asked first
+  src TEXT,                  -- source prefix, 'all' for any
+  dst TEXT,                  -- destination prefix; NULL for any
+  iif TEXT,                  -- netdev that the packet came in by
+  oif TEXT,                  -- netdev that the socket is bound to
+  "table" TEXT,              -- routing table asked: main, local, or number
+  action TEXT,               -- NULL for a look-up; blackhole, unreachable, prohibit ...
+  origin TEXT                -- where the row was read
+);
+
+-- Bonds. (/sys/class/net/B/bonding, /proc/net/bonding)
+CREATE TABLE bond (
+  node TEXT,                 -- node
+  netdev TEXT,               -- the bond
+  mode TEXT,                 -- balance-rr, active-backup, balance-xor, broadcast, 802.3ad, balance-tlb, balance-alb
+  xmit_hash_policy TEXT,     -- how flows are spread: layer2, layer3+4, layer2+3 ...
+  active_slave TEXT,         -- active slave, of active-backup
+  miimon_ms INTEGER,         -- how often links are looked at [ms]; 0 for never
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev)
+);
+
+-- Slaves of bonds. (/sys/class/net/N/bonding_slave, /proc/net/bonding)
+CREATE TABLE bond_slave (
+  node TEXT,                 -- node
+  netdev TEXT,               -- the slave
+  bond TEXT,                 -- its bond
+  mii_status TEXT,           -- up or down, as the bond sees it
+  link_failures INTEGER,     -- link failures since it joined [count]
+  aggregator_id INTEGER,     -- LACP aggregator; slaves that carry traffic together have the same
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, netdev)
+);
+
+-- How switches are set up, name by name. (SONiC: show pfc priority, show pfcwd config, show ecn; Cumulus: nv show ... qos roce)
+CREATE TABLE switch_setting (
+  node TEXT,                 -- the switch
+  port TEXT,                 -- its port, or the name of a profile; '' for the whole switch
+  name TEXT,                 -- pfc_priorities ('3,4'), pfc_rx, pfc_tx (on, off), pfcwd_action, pfcwd_detection_ms, pfcwd_restoration_ms, ecn ('on', 'off'), ecn_min_bytes, ecn_max_bytes, ecn_probability [%], ecn_tcs, trust, roce_mode, roce_state
+  value TEXT,                -- value
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, port, name)
+);
+
+-- Counters and watermarks of switches since they were cleared. (SONiC: show pfc counters, show pfcwd stats, show queue ..., show priority-group ..., show buffer_pool; Cumulus: nv show ... counters)
+CREATE TABLE switch_counter (
+  node TEXT,                 -- the switch
+  port TEXT,                 -- its port, or the buffer pool
+  priority INTEGER,          -- priority, queue or priority group; NULL for the whole port or pool
+  name TEXT,                 -- pfc_received, pfc_sent, pfc_received_us, storms_detected, storms_restored, storm_tx_dropped, storm_rx_dropped, queue_dropped, pg_dropped, wred_dropped, ecn_marked, discarded, pool_watermark_bytes, queue_watermark_bytes, pg_watermark_bytes, headroom_watermark_bytes
+  value INTEGER,             -- value [frames or packets, or the unit that the name ends in]
+  text TEXT,                 -- state as printed, where there is one: operational, stormed
+  origin TEXT                -- where the row was read
+);
+
+-- Connection identifiers of rdma_cm. (RES_CM_ID_GET, rdma -d -j res show cm_id)
+CREATE TABLE cm_id (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  port INTEGER,              -- port number
+  cm_idn INTEGER,            -- number of the identifier
+  qpn INTEGER,               -- QP number
+  qp_type TEXT,              -- RC, UD ...
+  state TEXT,                -- IDLE, ADDR_RESOLVED, ROUTE_RESOLVED, CONNECT, DISCONNECT, LISTEN ...
+  ps TEXT,                   -- port space: TCP, UDP, IPoIB
+  src TEXT,                  -- own address and port
+  dst TEXT,                  -- the peer's address and port
+  pid INTEGER,               -- owner process id
+  comm TEXT,                 -- owner's name; '[name]' for a kernel owner
+  origin TEXT                -- where the row was read
+);
+
+-- Protection domains. (RES_PD_GET, rdma -d -j res show pd)
+CREATE TABLE pd (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  pdn INTEGER,               -- number
+  users INTEGER,             -- objects that use it [count]
+  ctxn INTEGER,              -- context that it belongs to
+  pid INTEGER,               -- owner process id
+  comm TEXT,                 -- owner's name; '[name]' for a kernel owner
+  origin TEXT                -- where the row was read
+);
+
+-- Contexts: one each time a process opened a device. (RES_CTX_GET, rdma -d -j res show ctx)
+CREATE TABLE context (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  ctxn INTEGER,              -- number
+  pid INTEGER,               -- owner process id
+  comm TEXT,                 -- owner's name
+  origin TEXT                -- where the row was read
+);
+
+-- Counters of sets that queue pairs are bound to. (STAT_GET, rdma -j statistic qp show)
+CREATE TABLE qp_counter (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name
+  port INTEGER,              -- port number
+  cntn INTEGER,              -- number of the counter set
+  qp_type TEXT,              -- type of the queue pairs bound to it, where it was bound by type
+  qpns TEXT,                 -- their numbers, comma separated; the first 32
+  pid INTEGER,               -- owner process id, where it was bound by process
+  comm TEXT,                 -- owner's name
+  counter TEXT,              -- name as the kernel spells it
+  value INTEGER,             -- value [count] since the set was bound
   origin TEXT                -- where the row was read
 );
 

@@ -271,12 +271,17 @@ class Evidence:
             INSERT INTO signal
               SELECT c.node, c.device, c.port, coalesce(c.netdev, p.netdev), m.signal, c.counter, c.value, c.delta, c.seconds,
                      c.per_second, c.state, m.terminal, m.benign, m.side, d.driver, c.origin
-                FROM counter c
+                FROM (SELECT c.node, coalesce(c.device, p.device) AS device, coalesce(c.port, p.port) AS port, c.netdev, c.kind, c.counter,
+                             c.value, c.delta, c.seconds, c.per_second, c.state, c.origin
+                        FROM counter c
+                        LEFT JOIN (SELECT node, netdev, min(device) AS device, min(port) AS port FROM port
+                                    WHERE netdev IS NOT NULL GROUP BY node, netdev HAVING count(*) = 1) p
+                               ON c.device IS NULL AND p.node = c.node AND p.netdev = c.netdev) c
                 LEFT JOIN device d ON d.node = c.node AND d.device = c.device
                 LEFT JOIN port p ON p.node = c.node AND p.device = c.device AND p.port = c.port
                 JOIN counter_meaning m ON m.counter = c.counter AND m.driver =
                      CASE c.kind WHEN 'counters' THEN 'pma' WHEN 'ethtool' THEN iif(d.driver = 'bnxt_re', 'bnxt_en', 'ethtool')
-                                 ELSE d.driver END;
+                                 WHEN 'hw_counters' THEN d.driver ELSE c.kind END;
             DELETE FROM qp_group;
             CREATE INDEX IF NOT EXISTS signal_name ON signal (name);
             CREATE INDEX IF NOT EXISTS log_rule ON log (rule);

@@ -270,6 +270,16 @@ MEANINGS: dict[str, tuple[str, str, str]] = {
         "symbols that FEC could not correct",
         "traffic is lost: replace cable or optics",
     ),
+    "fec_corrected_blocks": (
+        "FEC blocks",
+        "blocks that forward error correction repaired",
+        "moves in health on PAM4 links; a lane far above the others, or a sudden rise, is a cable or module that goes bad",
+    ),
+    "carrier_changes": (
+        "changes",
+        "the netdev gained or lost its carrier",
+        "moves by two for each time the link was down; none at all while a job runs",
+    ),
     "fec_corrected_bits": (
         "bits",
         "bits corrected by FEC",

@@ -37,7 +37,9 @@ Row = tuple[str, str, str, str, int, int, int, str]
 """driver, counter, signal, side, bits, terminal, benign, kind.
 
 driver: the driver whose hw_counters hold it, `pma` for the counters/ folder, `ethtool` (mlx5) and `bnxt_en` for
-`ethtool -S`. side: requester, responder, both (or neither: the device), link. bits: width of the value as read.
+`ethtool -S`,
+`fec` and `pause` for `ethtool -I`, `netdev` for /sys/class/net.
+side: requester, responder, both (or neither: the device), link. bits: width of the value as read.
 terminal: 1 when one increment means that a QP died. benign: 1 when it moves in health. kind: `wraps` back to 0 at its
 width, `saturates` (stays at its highest value until it is reset), or `gauge` (a level: no delta).
 """
@@ -455,6 +457,15 @@ _BNXT_EN: tuple[_Short, ...] = (
     ("rx_discard_bytes_cos{N}", "rx_queue_discard_bytes", "link", 0, 0),
     ("rx_discard_packets_cos{N}", "rx_queue_discards", "link", 0, 0),
 )
+_FEC: tuple[_Short, ...] = (
+    ("corrected_blocks", "fec_corrected_blocks", "link", 0, 1),
+    ("corrected_bits", "fec_corrected_bits", "link", 0, 1),
+    ("uncorrectable_blocks", "fec_uncorrected_errors", "link", 0, 0),
+)
+_PAUSE: tuple[_Short, ...] = (
+    ("rx_pause_frames", "pause_frames_received", "link", 0, 1),
+    ("tx_pause_frames", "pause_frames_sent", "link", 0, 1),
+)
 _VPORT = tuple([("vport_" + row[0], *row[1:]) for row in _MLX5_Q])  # switchdev: another vport's q-counters
 
 COUNTERS: tuple[Row, ...] = (
@@ -473,13 +484,31 @@ COUNTERS: tuple[Row, ...] = (
     *_rows("ethtool", 64, "wraps", _ETHTOOL),
     *_rows("ethtool", 64, "gauge", _ETHTOOL_LEVELS),
     *_rows("bnxt_en", 64, "wraps", _BNXT_EN),
+    *_rows("fec", 64, "wraps", _FEC),
+    *_rows("pause", 64, "wraps", _PAUSE),
+    ("netdev", "carrier_changes", "carrier_changes", "link", 32, 0, 0, "wraps"),
 )
 """Every known counter; (driver, counter) is unique."""
 
 BY_NAME: dict[tuple[str, str], Row] = {(row[0], row[1]): row for row in COUNTERS}
 """Row by (driver, counter)."""
 
-DRIVERS = ("mlx5", "mlx4", "rxe", "bnxt_re", "irdma", "efa", "hns", "erdma", "pma", "ethtool", "bnxt_en")
+DRIVERS = (
+    "mlx5",
+    "mlx4",
+    "rxe",
+    "bnxt_re",
+    "irdma",
+    "efa",
+    "hns",
+    "erdma",
+    "pma",
+    "ethtool",
+    "bnxt_en",
+    "fec",
+    "pause",
+    "netdev",
+)
 
 
 def expanded() -> list[Row]:

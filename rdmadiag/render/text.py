@@ -285,12 +285,12 @@ def _gaps(report: Mapping[str, Any]) -> Iterator[Line]:
     for gap in shown[:20]:
         subject = f" ({gap['subject']})" if gap.get("subject") and gap["subject"] not in gap["reason"] else ""
         how = f" To see it: {gap['how']}." if gap.get("how") else ""
-        what = "; ".join(WORDS.get(name, name) for name in gap["tables"])
+        what = "; ".join(dict.fromkeys(WORDS.get(name, name) for name in gap["tables"]))
         yield "dim", "  ", f"{what}: {gap['reason']}{subject}.{how}"
     if len(shown) > 20:
         yield "dim", "  ", f"and {len(shown) - 20} more; --format json lists all"
     if given:
-        yield "dim", "  not given: ", "; ".join(WORDS.get(name, name) for name in given)
+        yield "dim", "  not given: ", "; ".join(dict.fromkeys(WORDS.get(name, name) for name in given))
     if unread:
         shown_paths = ", ".join(unread[:10]) + (f" and {len(unread) - 10} more" if len(unread) > 10 else "")
         yield "dim", "  ", f"nothing known was recognised in: {shown_paths}"

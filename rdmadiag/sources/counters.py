@@ -1,4 +1,4 @@
-"""Counters of RDMA ports and devices: sysfs (two samples), `rdma statistic`, `ethtool -S`, `perfquery`, file dumps."""
+"""Counters of RDMA ports, devices and netdevs: sysfs, `rdma statistic`, `ethtool -S` and `-I`, `perfquery`, file dumps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.row import Gap, Json, Line, Row, Text
-from rdmadiag.host import Host
+from rdmadiag.host import Host, link_of, names_in, text_of
 from rdmadiag.patterns import late
 from rdmadiag.sources.devices import CLASS, is_restricted, whole
 
@@ -26,19 +26,97 @@ def read(host: Host, skip: frozenset[str] = frozenset()) -> Iterator[Row | Gap]:
     """Read every counter once. Devices in `skip` are left alone: the subjects of the gaps of kind `restricted`.
 
     A restricted function answers EINVAL or EIO, and each such read may write a line to the kernel log: it is left at
-    the first one.
+    the first one, and its netdev too.
     """
+    aside = set(skip)
+    missing: NotPresent | HostRefused | None = None
+    try:
+        for item in _rdma_counters(host, skip):
+            if isinstance(item, Gap) and item.kind == "restricted":
+                aside.add(item.subject)
+            yield item
+    except (NotPresent, HostRefused) as error:
+        missing = error
+    yield from _netdev_counters(host, aside)
+    if missing is not None:
+        raise missing
+
+
+def _rdma_counters(host: Host, skip: frozenset[str]) -> Iterator[Row | Gap]:
     for device in host.ls(CLASS):
         if device in skip:
             continue
         try:
+            seen: set[tuple[int | None, str]] = set()
             for folder, port, kind in _folders(host, device):
-                yield from _read_folder(host, device, folder, port, kind)
+                for row in _read_folder(host, device, folder, port, kind):
+                    seen.add((port, row.values["counter"]))
+                    yield row
+            yield from _optional(host, device, seen)
         except HostRefused as error:
             restricted = is_restricted(error)
             reason = f"{error}; its counters are not read again" if restricted else str(error)
             how = _HOW if restricted else error.how
             yield Gap(("counter",), reason, "restricted" if restricted else "unreadable", how, device)
+
+
+def _optional(host: Host, device: str, seen: set[tuple[int | None, str]]) -> Iterator[Row]:
+    # Optional counters (rdma statistic set ... optional-counters) are told by netlink only.
+    command = "rdma statistic show link"
+    for row in parse_statistic_objects(_objects(host, command)):
+        values = row.values
+        if values["device"] == device and (values["port"], values["counter"]) not in seen:
+            values.pop("state", None)
+            yield Row("counter", values, f"netlink: {command}")
+
+
+def _objects(host: Host, command: str) -> list[dict[str, Any]]:
+    # What is optional: a kernel or a capture without it has no such counters, and that is no gap.
+    try:
+        return host.objects(command)
+    except (NotPresent, HostRefused):
+        return []
+
+
+_NET = "/sys/class/net"
+
+
+def _netdev_counters(host: Host, aside: set[str]) -> Iterator[Row]:
+    # Of real adapters: carrier changes, ethtool -S, and the standard statistics of FEC and pause.
+    left = {name for device in aside for name in names_in(host, f"{CLASS}/{device}/device/net")}
+    try:
+        names = [name for name in names_in(host, _NET) if name not in left and link_of(host, f"{_NET}/{name}/device")]
+        for name in names:
+            if text := text_of(host, f"{_NET}/{name}/carrier_changes"):
+                values = {"netdev": name, "kind": "netdev", "counter": "carrier_changes", "value": whole(text)}
+                yield Row("counter", values, f"{_NET}/{name}/carrier_changes")
+    except HostRefused:  # the capture does not hold netdevs
+        return
+    if not names:
+        return
+    for entry in _objects(host, f"ethtool -S {' '.join(names)}"):
+        yield from _statistics(entry, "ethtool", {key: value for key, value in entry.items() if key != "ifname"})
+    for option, kind in (("-a", "pause"), ("--show-fec", "fec")):
+        for entry in _objects(host, f"ethtool {option}"):
+            if entry.get("ifname") in names and isinstance(entry.get("statistics"), dict):
+                yield from _statistics(entry, kind, entry["statistics"])
+
+
+def _statistics(entry: dict[str, Any], kind: str, counters: dict[str, Any]) -> Iterator[Row]:
+    at = f"netlink: ethtool, {entry['ifname']}"
+    for name, value in counters.items():
+        if name == "hist":
+            for one in value:
+                low, high = one.get("bin_low"), one.get("bin_high")
+                name = f"fec_bit_err_{low}" + (f"_to_{high}" if high != low else "")
+                yield Row("counter", _netdev_values(entry, kind, name, one.get("total")), at)
+        else:
+            yield Row("counter", _netdev_values(entry, kind, name, value), at)
+
+
+def _netdev_values(entry: dict[str, Any], kind: str, name: str, value: Any) -> dict[str, Any]:
+    value = value.get("total") if isinstance(value, dict) else value
+    return {"netdev": entry["ifname"], "kind": kind, "counter": name, "value": whole(value)}
 
 
 def _folders(host: Host, device: str) -> Iterator[tuple[str, int | None, str]]:

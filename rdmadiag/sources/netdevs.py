@@ -1,4 +1,4 @@
-"""Network devices, their addresses and routes: /sys/class/net, rtnetlink, and the texts of ip, ifconfig and ethtool."""
+"""Network devices, addresses and routes: /sys/class/net, rtnetlink, and the texts of ip and ifconfig."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def parse_links_json(objects: Sequence[dict[str, Any]]) -> Iterator[Row]:
 def _link_values(name: str, link: Values) -> Values:
     flags = link.get("flags") if isinstance(link.get("flags"), list) else None
     information = link.get("linkinfo")
-    kind = information.get("info_kind") if isinstance(information, dict) else None
+    kind, data = (information.get(key) if isinstance(information, dict) else None for key in ("info_kind", "info_data"))
     return {
         "netdev": name,
         "ifindex": _integer(link.get("ifindex")),
@@ -140,6 +140,8 @@ def _link_values(name: str, link: Values) -> Values:
         "operstate": _lower(link.get("operstate")),
         "address": _string(link.get("address")),
         "master": _string(link.get("master")),
+        "lower": _string(link.get("link")),
+        "vlan_id": _integer(data.get("id")) if kind == "vlan" and isinstance(data, dict) else None,
         "kind": _string(kind) or ("" if "promiscuity" in link else None),  # with -d a plain device has no linkinfo
         **_flag_values(flags),
     }
@@ -202,7 +204,7 @@ def _lower(value: object) -> str | None:
 
 # --- ip addr, ip link, ip route ---
 
-_HEAD = late(r"(?P<index>\d{1,9}): (?P<name>[^:@\s]+)(?:@\S+)?: <(?P<flags>[A-Z0-9_,-]*)>(?P<rest>.*)")
+_HEAD = late(r"(?P<index>\d{1,9}): (?P<name>[^:@\s]+)(?:@(?P<lower>[^:\s]+))?: <(?P<flags>[A-Z0-9_,-]*)>(?P<rest>.*)")
 _SHORT = late(r"(?P<name>[\w.-]+)(?:@\S+)? +(?P<state>UP|DOWN|UNKNOWN|LOWERLAYERDOWN|DORMANT)\b(?P<rest>.*)")
 _ONE = late(r"\d{1,9}: (?P<name>[^:@\s]+) +inet")
 _INET = late(rf"(?P<family>inet6?) (?P<address>{_ADDRESS})(?: peer {_ADDRESS})?(?:/(?P<prefix>\d{{1,3}}))?\b")
@@ -233,12 +235,14 @@ def parse_ip(lines: Sequence[Line]) -> Iterator[Row]:
 def _ip_head(match: re.Match[str]) -> Values:
     groups, rest = match.groupdict(), match["rest"]
     flags = groups.get("flags") or _group(r"<([A-Z0-9_,-]+)>", rest)
+    lower = groups.get("lower")
     state = groups.get("state") or _group(r" state (\w+)", rest)
     return {
         "netdev": match["name"],
         "ifindex": _integer(groups.get("index")),
         "mtu_bytes": _integer(_group(r" mtu (\d+)", rest)),
         "operstate": _lower(state),
+        "lower": lower if lower and lower != "NONE" and not re.fullmatch(r"if\d+", lower) else None,
         "master": _group(r" master (\S+)", rest),
         "address": _group(r"link/\S+ ([0-9a-f:]{11,59})", rest),
         **_flag_values(flags.split(",") if flags is not None else None),
@@ -266,7 +270,8 @@ def _ip_line(text: str) -> Iterator[tuple[str, Values]]:
     elif address := _group(r"^\s+link/\S+ ([0-9a-f:]{11,59})", text):
         yield "netdev", {"address": address, "kind": "" if _PLAIN.search(text) else None}
     elif (kind := _group(r"^\s{4,}([a-z0-9]+) ", text)) in _KINDS:
-        yield "netdev", {"kind": kind}
+        number = _group(r"^\s+vlan protocol \S+ id (\d{1,4})\b", text)
+        yield "netdev", {"kind": kind, "vlan_id": _integer(number)}
 
 
 def _group(pattern: str, text: str) -> str | None:
@@ -358,40 +363,6 @@ def _mask_bits(mask: str) -> int | None:
         return None
 
 
-# --- ethtool ---
-
-_SETTINGS = late(r"Settings for (\S+):")
-_SPEED = late(r"\s+Speed: (\d{1,9})Mb/s")
-_DETECTED = late(r"\s+Link detected: (yes|no)\b")
-
-
-def parse_ethtool(lines: Sequence[Line]) -> Iterator[Row]:
-    """Parse `ethtool NETDEV`: speed and carrier."""
-    name = ""
-    for number, text in lines:
-        if match := _SETTINGS.match(text):
-            name = match[1]
-        elif name and (match := _SPEED.match(text)):
-            yield Row("netdev", {"netdev": name, "speed_mbps": int(match[1])}, number)
-        elif name and (match := _DETECTED.match(text)):
-            yield Row("netdev", {"netdev": name, "carrier": int(match[1] == "yes")}, number)
-
-
-def parse_ethtool_driver(lines: Sequence[Line]) -> Iterator[Row]:
-    """Parse `ethtool -i NETDEV`, which names its netdev in the prompt line only."""
-    name: str | None = None
-    values: Values = {}
-    for number, text in lines:
-        if command := prompt_command(text):
-            name, values = _group(r"ethtool (?:-i|--driver) (\S+)", command), {}
-        elif match := re.match(r"\s*(driver|bus-info): (\S+)", text):
-            values[{"driver": "driver", "bus-info": "bdf"}[match[1]]] = match[2]
-        if set(values) == {"driver", "bdf"}:
-            known = values if _BDF.match(values["bdf"]) else {"driver": values["driver"]}
-            yield Row("netdev", _known({"netdev": name, **known}), number)
-            name, values = None, {}
-
-
 TEXTS = (
     Text(
         "ip addr",
@@ -416,8 +387,6 @@ TEXTS = (
         ("ip",),
     ),
     Text("ifconfig", (r"^\S+: flags=\d+<[A-Z0-9_,]*>  mtu \d+", r"^\S+ +Link encap:"), parse_ifconfig, ("ifconfig",)),
-    Text("ethtool", (r"^Settings for \S+:",), parse_ethtool, ("ethtool",)),
-    Text("ethtool -i", (r"^expansion-rom-version:", r"^bus-info: "), parse_ethtool_driver, ("ethtool",)),
     Json("ip -j addr", (("ifname", "flags", "mtu"), ("ifname", "addr_info")), parse_links_json, ("ip",)),
     Json(
         "ip -j route",

@@ -1,4 +1,7 @@
-"""Queue pairs, memory regions, completion queues, and how many objects of each kind there are: `rdma resource show`."""
+"""Queue pairs, memory regions, completion queues, connections, protection domains, contexts and their numbers: `rdma resource show`.
+
+Also counter sets that queue pairs are bound to (`rdma statistic qp show`) and the mode of network namespaces (`rdma system`).
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from rdmadiag.host import Host
 from rdmadiag.patterns import late
 from rdmadiag.sources.devices import LARGEST, whole
 
-TABLES = ("qp", "mr", "cq", "resource")
+TABLES = ("qp", "mr", "cq", "resource", "cm_id", "pd", "context", "qp_counter")
 
 Object = dict[str, Any]
 
@@ -54,6 +57,33 @@ _COLUMNS: dict[str, tuple[tuple[str, str, str], ...]] = {
         ("pid", "pid", "number"),
         ("comm", "comm", "text"),
     ),
+    "cm_id": (
+        ("device", "ifname", "text"),
+        ("port", "port", "number"),
+        ("cm_idn", "cm-idn", "number"),
+        ("qpn", "lqpn", "number"),
+        ("qp_type", "qp-type", "text"),
+        ("state", "state", "text"),
+        ("ps", "ps", "text"),
+        ("src", "src-addr", "text"),
+        ("dst", "dst-addr", "text"),
+        ("pid", "pid", "number"),
+        ("comm", "comm", "text"),
+    ),
+    "pd": (
+        ("device", "ifname", "text"),
+        ("pdn", "pdn", "number"),
+        ("users", "users", "number"),
+        ("ctxn", "ctxn", "number"),
+        ("pid", "pid", "number"),
+        ("comm", "comm", "text"),
+    ),
+    "context": (
+        ("device", "ifname", "text"),
+        ("ctxn", "ctxn", "number"),
+        ("pid", "pid", "number"),
+        ("comm", "comm", "text"),
+    ),
 }
 _PID, _COMM = -2, -1
 _SUMMARY = ("pd", "cq", "qp", "cm_id", "mr", "ctx", "srq")
@@ -67,6 +97,10 @@ def read(host: Host) -> Iterator[Row | Rows | Gap]:
         ("qp", "rdma res show qp"),
         ("mr", "rdma res show mr"),
         ("cq", "rdma res show cq"),
+        ("cm_id", "rdma res show cm_id"),
+        ("pd", "rdma res show pd"),
+        ("context", "rdma res show ctx"),
+        ("qp_counter", "rdma statistic qp show"),
     ):
         try:
             objects = host.objects(command)
@@ -79,8 +113,21 @@ def read(host: Host) -> Iterator[Row | Rows | Gap]:
             continue
         if table == "resource":
             yield from summary_rows(objects, command)
+        elif table == "qp_counter":
+            yield from counter_set_rows(objects, command)
         else:
             yield rows(table, objects, command)
+    yield from _system(host)
+
+
+def _system(host: Host) -> Iterator[Row]:
+    try:
+        objects = host.objects("rdma system show")
+    except (NotPresent, HostRefused):  # optional: kernels before 5.1 have one mode only
+        return
+    for entry in objects:
+        if entry.get("netns") in ("shared", "exclusive"):
+            yield Row("node", {"rdma_netns": entry["netns"]}, "rdma system show")
 
 
 # --- objects (JSON, netlink) ---
@@ -154,13 +201,42 @@ def _parse_objects(table: str) -> Callable[[list[Object]], Iterable[Row | Rows]]
     return parse
 
 
-def _count_objects(name: str) -> Callable[[list[Object]], Iterable[Row]]:
-    # No table holds single connections or protection domains: what matters is how many there are.
-    def parse(objects: list[Object]) -> Iterable[Row]:
+def _and_counts(table: str, name: str) -> Callable[[list[Object]], Iterable[Row | Rows]]:
+    # A listing also tells how many there are, where nobody gave the summary.
+    def parse(objects: list[Object]) -> Iterable[Row | Rows]:
         counts = Counter(entry["ifname"] for entry in objects if isinstance(entry.get("ifname"), str))
-        return [Row("resource", {"device": device, "name": name, "current": n}, 1) for device, n in counts.items()]
+        found = [Row("resource", {"device": device, "name": name, "current": n}, 1) for device, n in counts.items()]
+        return [_fit(rows(table, objects)), *found]
 
     return parse
+
+
+_SET_KEYS = {"ifindex", "ifname", "port", "cntn", "qp-type", "pid", "comm", "lqpn"}
+
+
+def counter_set_rows(objects: list[Object], at: str | int = 1) -> Iterator[Row]:
+    """Turn the objects of `rdma -j statistic qp show` into one row a counter of a set."""
+    for entry in objects:
+        device, number = entry.get("ifname"), whole(entry.get("cntn"))
+        if not isinstance(device, str) or number is None:
+            continue
+        numbers = (
+            [str(qpn) for qpn in entry.get("lqpn") or () if isinstance(qpn, int)]
+            if isinstance(entry.get("lqpn"), list)
+            else []
+        )
+        place = {
+            "device": device,
+            "port": whole(entry.get("port")),
+            "cntn": number,
+            "qp_type": entry.get("qp-type") if isinstance(entry.get("qp-type"), str) else None,
+            "qpns": ",".join(numbers[:32]) or None,
+            "pid": whole(entry.get("pid")),
+            "comm": entry.get("comm") if isinstance(entry.get("comm"), str) else None,
+        }
+        for name, value in entry.items():
+            if name not in _SET_KEYS and isinstance(value, int) and not isinstance(value, bool):
+                yield Row("qp_counter", {**place, "counter": name, "value": whole(value)}, at)
 
 
 # --- text ---
@@ -203,12 +279,24 @@ def _parse_object(match: re.Match[str], at: int) -> Iterator[Row]:
     yield Row(table, values, at)
 
 
+def parse_system(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `rdma system show`: the mode of network namespaces."""
+    for line in lines:
+        if match := re.match(r"\s*netns (shared|exclusive)\b", line.text):
+            yield Row("node", {"rdma_netns": match[1]}, line.number)
+
+
 TEXTS: tuple[Text | Json, ...] = (
+    Text("rdma system", (r"^netns (shared|exclusive)\b",), parse_system),
     Json("rdma res show qp", (("ifname", "lqpn", "type", "state"),), _parse_objects("qp")),
     Json("rdma res show mr", (("ifname", "mrlen"), ("ifname", "mrn")), _parse_objects("mr")),
     Json("rdma res show cq", (("ifname", "cqn", "cqe"), ("ifname", "cqe", "poll-ctx")), _parse_objects("cq")),
-    Json("rdma res show cm_id", (("ifname", "cm-idn"), ("ifname", "ps", "state")), _count_objects("cm_id")),
-    Json("rdma res show pd", (("ifname", "pdn", "local_dma_lkey"), ("ifname", "pdn", "users")), _count_objects("pd")),
+    Json("rdma res show cm_id", (("ifname", "cm-idn"), ("ifname", "ps", "state")), _and_counts("cm_id", "cm_id")),
+    Json(
+        "rdma res show pd", (("ifname", "pdn", "local_dma_lkey"), ("ifname", "pdn", "users")), _and_counts("pd", "pd")
+    ),
+    Json("rdma statistic qp show", (("ifname", "cntn"),), counter_set_rows),
+    Json("rdma res show ctx", (("ifname", "ctxn", "pid"),), _and_counts("context", "ctx")),
     Json("rdma res show", (("ifname", "qp", "cq", "mr"), ("ifname", "qp", "cq", "pd")), summary_rows),
     Text(
         "rdma res show",

@@ -93,7 +93,7 @@ def _huge_pages(host: Host) -> Iterator[Row]:
 # --- texts ---
 
 _SYSCTL = late(r"(?P<name>(?:vm|kernel|net|fs)\.[\w./-]{2,80})\s*=\s*(?P<value>\S.{0,200}?)\s*$")
-TEXT_PREFIXES = ("vm.", "kernel.numa", "kernel.sched", "net.core.", "net.ipv4.", "fs.")
+TEXT_PREFIXES = ("vm.", "kernel.numa", "kernel.sched", "net.core.", "net.ipv4.", "net.ipv6.", "fs.")
 _MEMINFO = late(
     r"(?P<key>HugePages_Total|HugePages_Free|HugePages_Rsvd|Hugepagesize):\s+(?P<value>\d{1,15})(?: kB)?\s*$"
 )

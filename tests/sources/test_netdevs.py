@@ -10,8 +10,6 @@ from rdmadiag.evidence.row import Json
 from rdmadiag.host import CapturedHost, parse_tree
 from rdmadiag.sources.netdevs import (
     TEXTS,
-    parse_ethtool,
-    parse_ethtool_driver,
     parse_ifconfig,
     parse_ip,
     parse_links_json,
@@ -173,22 +171,6 @@ eth0      Link encap:Ethernet  HWaddr 02:55:00:10:0B:01
         {"netdev": "eth0", "mtu_bytes": 1500, "admin_up": 1, "carrier": 0},
     ]
     assert [row["prefix"] for row in rows(found, "addr")] == [20, 64]
-
-
-def test_ethtool_gives_speed_and_carrier():
-    text = "Settings for ens1f0np0:\n\tSpeed: 100000Mb/s\n\tDuplex: Full\n\tLink detected: no\n"
-    assert rows(parse_ethtool(lines(text)), "netdev") == [
-        {"netdev": "ens1f0np0", "speed_mbps": 100000},
-        {"netdev": "ens1f0np0", "carrier": 0},
-    ]
-
-
-def test_ethtool_i_takes_its_netdev_from_the_prompt():
-    text = "driver: mlx5_core\nversion: 6.1.0\nfirmware-version: 22.35.1012 (MT_0000000359)\nbus-info: 0000:21:00.0\n"
-    assert rows(parse_ethtool_driver(lines("# ethtool -i ens1f0np0\n" + text)), "netdev") == [
-        {"netdev": "ens1f0np0", "driver": "mlx5_core", "bdf": "0000:21:00.0"}
-    ]
-    assert rows(parse_ethtool_driver(lines(text)), "netdev") == [{"driver": "mlx5_core", "bdf": "0000:21:00.0"}]
 
 
 @given(st.text(), st.integers(0, len(IP_ADDR)))
