@@ -86,6 +86,7 @@ def build(
     _name_owners(evidence, findings)
     for finding in findings:
         finding["known"] = finding["answer"] == "confirmed" and baseline_key(finding) in known
+    _cable(evidence, findings)
     confirmed = [f for f in findings if f["answer"] == "confirmed"]
     worst = max((SEVERITIES.index(f["severity"]) for f in confirmed), default=-1)
     failing = any(SEVERITIES.index(f["severity"]) >= SEVERITIES.index(fail_on) for f in confirmed if not f["known"])
@@ -114,6 +115,26 @@ def build(
             "log_lines_left_out": evidence.left_out,
         },
     }
+
+
+def _cable(evidence: Evidence, findings: Sequence[dict[str, Any]]) -> None:
+    # Whoever goes to the rack needs the other end: switch and port, where LLDP told them.
+    known: dict[tuple[str, str], str] = {}
+    for node, netdev, device, switch, port, description in evidence.db.execute(
+        "SELECT l.node, l.netdev, p.device, coalesce(l.switch, l.chassis), l.switch_port, l.port_description FROM lldp l"
+        " LEFT JOIN port p ON p.node = l.node AND p.netdev = l.netdev ORDER BY l.rowid"
+    ):
+        words = [switch, port, f"({description})" if description and description != port else None]
+        text = " ".join(word for word in words if word)
+        for name in (netdev, device):
+            if name and text:
+                known.setdefault((node, name), text)
+    for finding in findings if known else ():
+        subject = finding["subject"]
+        for key in ("netdev", "device"):
+            if cabled := known.get((subject.get("node", ""), subject.get(key, ""))):
+                finding["cabled_to"] = cabled
+                break
 
 
 def _rows(evidence: Evidence, sql: str) -> list[dict[str, Any]]:

@@ -152,6 +152,9 @@ def _messages(group: Sequence[dict[str, Any]], indent: str, many: bool, proof: b
         for names in (_adapter(same[0]), _owner(same[0])):
             if names:
                 yield "dim", f"{indent}  ", names
+        cabled = [f["cabled_to"] for f in same if "cabled_to" in f]
+        if cabled:
+            yield "", f"{indent}  cabled to: ", _some(list(dict.fromkeys(cabled)))
         if proof:
             yield from _proof([row for finding in same for row in finding["evidence"]], indent + "  ")
     rest = [finding for same in list(said.values())[EVIDENCE_ROWS:] for finding in same]

@@ -92,3 +92,13 @@ def test_control_characters_of_evidence_do_not_pass(checked: Callable[..., dict[
     json_text = registry.load(rdmadiag.render, "json").render(report)
     assert all(31 < ord(c) < 127 or c == "\n" for c in json_text)
     assert json.loads(json_text) == report
+
+
+def test_a_finding_names_the_switch_port_that_its_adapter_is_cabled_to(
+    checked: Callable[..., dict[str, Any]],
+) -> None:
+    report = checked(DATA / "nodes/mlx5-roce-qos-mixed")
+    finding = next(f for f in report["findings"] if f["rule"] == "lossless-profile-differs")
+    assert finding["cabled_to"] == "leaf-4 Ethernet24 (gpu-h100 rail 4)"
+    assert "cabled to: leaf-4 Ethernet24 (gpu-h100 rail 4)" in text.render(report, width=200)
+    assert not any("cabled_to" in f for f in checked(DATA / "nodes/sonic-pfc-storm")["findings"])

@@ -258,3 +258,73 @@ def test_any_objects_are_read(objects):
 
 def test_tools_are_named_once():
     assert len({(text.tool, type(text)) for text in TEXTS}) == len(TEXTS)
+
+
+NETS = """\
+/sys/class/infiniband/mlx5_0/device/net/eth1/mtu:4200
+/sys/class/infiniband/mlx5_0/ports/1/hw_counters/out_of_buffer:3
+/sys/class/net/eth1/device/numa_node:0
+/sys/class/net/eth1/carrier_changes:7
+/sys/class/net/veth9/carrier_changes:2
+"""
+ASKED = {
+    "ethtool -S eth1": [{"ifname": "eth1", "rx_prio3_pause": 12}],
+    "ethtool -a": [
+        {"ifname": "eth1", "statistics": {"rx_pause_frames": 4}},
+        {"ifname": "veth9", "statistics": {"rx_pause_frames": 9}},
+    ],
+    "ethtool --show-fec": [
+        {
+            "ifname": "eth1",
+            "statistics": {
+                "uncorrectable_blocks": {"total": 2, "lanes": [2, 0]},
+                "hist": [{"bin_low": 0, "bin_high": 0, "total": 8}, {"bin_low": 5, "bin_high": 9, "total": 1}],
+            },
+        }
+    ],
+    "rdma statistic show link": [{"ifname": "mlx5_0", "port": 1, "out_of_buffer": 3, "cc_rx_cnp_pkts": 44}],
+}
+
+
+def test_netdevs_of_adapters_have_counters_of_four_kinds():
+    found = rows(read(LiveTree(NETS, tables=ASKED)), "counter")
+    assert {(row["kind"], row["counter"]): row["value"] for row in found if row.get("netdev")} == {
+        ("netdev", "carrier_changes"): 7,
+        ("ethtool", "rx_prio3_pause"): 12,
+        ("pause", "rx_pause_frames"): 4,
+        ("fec", "uncorrectable_blocks"): 2,
+        ("fec", "fec_bit_err_0"): 8,
+        ("fec", "fec_bit_err_5_to_9"): 1,
+    }
+
+
+def test_optional_counters_come_by_netlink_and_only_what_sysfs_lacks():
+    found = [row for row in rows(read(LiveTree(NETS, tables=ASKED)), "counter") if row.get("device")]
+    assert [(row["counter"], row["value"]) for row in found] == [("out_of_buffer", 3), ("cc_rx_cnp_pkts", 44)]
+
+
+def test_the_netdev_of_an_adapter_that_is_set_aside_is_not_asked():
+    found = rows(
+        read(LiveTree(NETS, tables={**ASKED, "ethtool -a": [], "ethtool --show-fec": []}), frozenset({"mlx5_0"})),
+        "counter",
+    )
+    assert found == []
+
+
+def test_counters_of_a_netdev_are_of_its_rdma_device():
+    from rdmadiag.evidence.store import Evidence
+
+    evidence = Evidence()
+    evidence.add("n", {"device": "mlx5_0", "driver": "mlx5"}, "device", "x")
+    evidence.add("n", {"device": "mlx5_0", "port": 1, "netdev": "eth1"}, "port", "x")
+    for row in read(LiveTree(NETS, tables=ASKED)):
+        evidence.sample("n", row, 0.0)
+        grown = row._replace(values={**row.values, "value": row.values["value"] + 5})
+        evidence.add_counter("n", grown, 10.0)
+    evidence.finish()
+    found = evidence.db.execute(
+        "SELECT device, port, netdev, name, delta FROM signal WHERE netdev = 'eth1' AND device IS NOT NULL"
+    ).fetchall()
+    assert ("mlx5_0", 1, "eth1", "fec_uncorrected_errors", 5) in found
+    assert ("mlx5_0", 1, "eth1", "carrier_changes", 5) in found
+    assert ("mlx5_0", 1, "eth1", "pause_received", 5) in found

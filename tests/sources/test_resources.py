@@ -208,3 +208,34 @@ def test_text_never_raises(text):
 @given(st.integers(0, len(TEXT)))
 def test_cut_text_never_raises(place):
     list(parse_text(lines(TEXT[:place])))
+
+
+def test_connections_domains_contexts_and_bound_counters_come_by_netlink():
+    tables = {
+        "rdma res show cm_id": [
+            {"ifname": "mlx5_0", "port": 1, "cm-idn": 3, "lqpn": 17, "qp-type": "RC", "state": "CONNECT", "ps": "TCP",
+             "src-addr": "10.0.0.1:4791", "dst-addr": "10.0.0.2:4791", "pid": 9, "comm": "kv"},
+            {"ifname": "mlx5_0", "state": "LISTEN", "ps": "TCP", "comm": "nvmet_rdma"},
+        ],
+        "rdma res show pd": [{"ifname": "mlx5_0", "pdn": 5, "users": 2, "ctxn": 1, "pid": 9, "comm": "kv"}],
+        "rdma res show ctx": [{"ifname": "mlx5_0", "ctxn": 1, "pid": 9, "comm": "kv"}],
+        "rdma statistic qp show": [
+            {"ifname": "mlx5_0", "port": 1, "cntn": 4, "qp-type": "RC", "pid": 9, "comm": "kv", "lqpn": [17, 18], "out_of_sequence": 6}
+        ],
+        "rdma system show": [{"netns": "exclusive", "copy-on-fork": True}],
+    }  # fmt: skip
+    found = list(read(LiveTree("", tables=tables)))
+    blocks = {
+        item.table: [dict(zip(item.columns, row, strict=True)) for row in item.tuples]
+        for item in found
+        if hasattr(item, "tuples")
+    }
+    assert blocks["cm_id"][0]["dst"] == "10.0.0.2:4791"
+    assert blocks["cm_id"][1]["comm"] == "[nvmet_rdma]", "a kernel owner is in brackets"
+    assert blocks["pd"][0]["users"] == 2
+    assert blocks["context"] == [{"device": "mlx5_0", "ctxn": 1, "pid": 9, "comm": "kv"}]
+    assert rows(found, "qp_counter") == [
+        {"device": "mlx5_0", "port": 1, "cntn": 4, "qp_type": "RC", "qpns": "17,18", "pid": 9, "comm": "kv",
+         "counter": "out_of_sequence", "value": 6}
+    ]  # fmt: skip
+    assert rows(found, "node") == [{"rdma_netns": "exclusive"}]
