@@ -361,9 +361,9 @@ CREATE TABLE qos (
   cable_length_m INTEGER,    -- cable length that headroom is made for [m] (mlnx_qos Cable len, dcb pfc delay on mlx5)
   buffer_total_bytes INTEGER, -- receive buffer in all [bytes] (dcb buffer total_size, mlnx_qos max_buffer_size)
   default_priority INTEGER,  -- priority of what no rule names (dcb app default-prio)
-  cnp_dscp INTEGER,          -- DSCP of CNPs that are sent (ecn/roce_np/cnp_dscp)
-  cnp_priority INTEGER,      -- 802.1p priority of CNPs that are sent (ecn/roce_np/cnp_802p_prio)
-  min_time_between_cnps_us INTEGER, -- shortest time between CNPs of a flow [us] (ecn/roce_np/min_time_between_cnps)
+  cnp_dscp INTEGER,          -- DSCP of CNPs that are sent (ecn/roce_np/cnp_dscp, debugfs cc_params/np_cnp_dscp)
+  cnp_priority INTEGER,      -- 802.1p priority of CNPs that are sent (ecn/roce_np/cnp_802p_prio, cc_params/np_cnp_prio)
+  min_time_between_cnps_us INTEGER, -- shortest time between CNPs of a flow [us] (ecn/roce_np/min_time_between_cnps, cc_params)
   origin TEXT,               -- where the row was read
   UNIQUE (node, netdev)
 );

@@ -44,6 +44,7 @@ def read(host: Host) -> Iterator[Row | Gap]:
         for name in names_in(host, NET):
             yield from _qos_folder(host, name, f"{NET}/{name}/qos")
             yield from _ecn_folder(host, name, f"{NET}/{name}/ecn")
+            yield from _cc_params(host, name)
     except NotGiven:
         pass  # a capture without netdevs: the gap above says so
     yield from _roce_settings(host)
@@ -91,6 +92,24 @@ def _ecn_folder(host: Host, name: str, path: str) -> Iterator[Row]:
             yield Row(
                 "qos_priority", {"netdev": name, "priority": priority, **enabled}, f"{path}/roce_np/enable/{priority}"
             )
+
+
+def _cc_params(host: Host, name: str) -> Iterator[Row]:
+    # mlx5 of the kernel shows the notification point in debugfs (mlx5/cong.c), for root.
+    bdf = link_of(host, f"{NET}/{name}/device").rpartition("/")[2]
+    path = f"/sys/kernel/debug/mlx5/{bdf}/cc_params"
+    try:
+        if not bdf or not names_in(host, path):
+            return
+    except NotGiven:
+        return
+    values = {
+        "cnp_dscp": whole(text_of(host, f"{path}/np_cnp_dscp")),
+        "cnp_priority": whole(text_of(host, f"{path}/np_cnp_prio")),
+        "min_time_between_cnps_us": whole(text_of(host, f"{path}/np_min_time_between_cnps")),
+    }
+    if found := known(values):
+        yield Row("qos", {"netdev": name, **found}, path)
 
 
 def _roce_settings(host: Host) -> Iterator[Row]:

@@ -155,6 +155,18 @@ def test_files_of_the_driver_are_read():
     ]
 
 
+def test_the_notification_point_of_the_kernels_own_driver_is_in_debugfs():
+    tree = """\
+/sys/class/net/eth1/device -> ../../../devices/pci0000:00/0000:3b:00.0
+/sys/devices/pci0000:00/0000:3b:00.0/numa_node:0
+/sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_cnp_dscp:48
+/sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_cnp_prio:6
+/sys/kernel/debug/mlx5/0000:3b:00.0/cc_params/np_min_time_between_cnps:2
+"""
+    (port,) = rows(read(LiveTree(tree + "/sys/class/infiniband/mlx5_0/ports/1/state:4: ACTIVE\n")), "qos")
+    assert port == {"netdev": "eth1", "cnp_dscp": 48, "cnp_priority": 6, "min_time_between_cnps_us": 2}
+
+
 def test_mlx5_of_the_kernel_trusts_dscp_while_it_has_an_entry_for_one():
     with_entry = {"ifname": "eth1", "dscp_prio": [[26, 3]], "prio_pfc": [False] * 8}
     for entry, trust in ((with_entry, "dscp"), ({**PFC, "ifname": "eth1"}, "pcp")):
