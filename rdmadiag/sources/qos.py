@@ -62,20 +62,19 @@ def _qos_folder(host: Host, name: str, path: str) -> Iterator[Row]:
     if trust := text_of(host, f"{path}/trust"):
         yield Row("qos", {"netdev": name, "trust": trust}, f"{path}/trust")
     for line in text_of(host, f"{path}/dscp2prio").splitlines():
-        words = line.split()
-        if len(words) >= 2 and words[0].isdigit() and words[1].isdigit():
-            yield Row(
-                "qos_dscp", {"netdev": name, "dscp": int(words[0]), "priority": int(words[1])}, f"{path}/dscp2prio"
-            )
+        words = [whole(word) for word in line.split()[:2]]
+        if len(words) == 2 and None not in words:
+            values = {"netdev": name, "dscp": words[0], "priority": words[1]}
+            yield Row("qos_dscp", values, f"{path}/dscp2prio")
     for number, value in _numbers(text_of(host, f"{path}/prio2buffer")):
         yield Row("qos_priority", {"netdev": name, "priority": number, "buffer": value}, f"{path}/prio2buffer")
     for number, value in _numbers(text_of(host, f"{path}/buffer_size")):
         yield Row("qos_buffer", {"netdev": name, "buffer": number, "size_bytes": value}, f"{path}/buffer_size")
 
 
-def _numbers(text: str) -> list[tuple[int, int]]:
-    words = re.findall(r"\d+", text)[:8]
-    return list(enumerate(map(int, words))) if len(words) == 8 else []
+def _numbers(text: str) -> list[tuple[int, int | None]]:
+    words = text.replace(",", " ").split()[:8]
+    return list(enumerate(map(whole, words))) if len(words) == 8 else []
 
 
 def _ecn_folder(host: Host, name: str, path: str) -> Iterator[Row]:
@@ -115,9 +114,9 @@ def _cc_params(host: Host, name: str) -> Iterator[Row]:
 def _roce_settings(host: Host) -> Iterator[Row]:
     for device in host.ls(CLASS):
         for port in names_in(host, f"{CLASS}/{device}/ports"):
-            if not port.isdigit():
+            if not (port.isascii() and port.isdigit()):
                 continue
-            found = re.search(r"(\d+)", text_of(host, f"{CLASS}/{device}/tc/{port}/traffic_class"))
+            found = re.search(r"([0-9]{1,9})", text_of(host, f"{CLASS}/{device}/tc/{port}/traffic_class"))
             values = known({"traffic_class": int(found[1]) if found else None, **_configfs(host, device, port)})
             if values:
                 yield Row(

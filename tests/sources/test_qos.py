@@ -195,3 +195,13 @@ def test_a_cut_off_text_raises_nothing(data):
     cut, rest = data.draw(st.integers(0, len(whole))), data.draw(st.text(max_size=40))
     for kind in TEXTS[1:]:
         list(kind.parse(lines(whole[:cut] + rest)))
+
+
+@given(
+    st.text(max_size=60),
+    st.sampled_from(["qos/trust", "qos/dscp2prio", "qos/prio2buffer", "qos/buffer_size", "ecn/roce_np/cnp_dscp"]),
+)
+def test_no_content_of_a_file_raises(content, name):
+    files = {f"/sys/class/net/eth1/{name}": content.encode()}
+    files["/sys/class/infiniband/mlx5_0/tc/1/traffic_class"] = content.encode()
+    list(read(LiveTree("/sys/class/infiniband/mlx5_0/ports/1/state:4: ACTIVE\n", files=files)))
