@@ -16,7 +16,7 @@ from rdmadiag.errors import BadFile, HostRefused, NotPresent
 from rdmadiag.evidence import archive, aside, assign, children, given, paste
 from rdmadiag.evidence.children import Step, run_source
 from rdmadiag.evidence.row import Gap, Printed, Row, Rows
-from rdmadiag.evidence.store import MADE_OF, Evidence, table_names
+from rdmadiag.evidence.store import MADE_OF, SHIPPED, Evidence, table_names
 from rdmadiag.host import CapturedHost, Host
 
 __all__ = ["Options", "Timing", "from_paths", "library", "live", "run_source", "tree"]
@@ -369,18 +369,7 @@ def _not_given(
         "DELETE FROM gap WHERE kind = 'not_given' AND EXISTS"
         " (SELECT 1 FROM reading r WHERE r.node = gap.node AND r.source = gap.source AND r.complete)"
     )  # an excerpt beside the whole of it
-    skipped = {
-        "peering",
-        "node",
-        "gap",
-        "reading",
-        "log",
-        "expect",
-        "counter_meaning",
-        "requirement",
-        *MADE_OF,
-        *_NOT_OF_EVERY_NODE,
-    }
+    skipped = {"peering", "node", "gap", "reading", "log", "expect", *SHIPPED, *MADE_OF, *_NOT_OF_EVERY_NODE}
     filled = {name: evidence.nodes_of(name) for name in table_names() if name not in skipped}
     for node, source in evidence.db.execute("SELECT node, source FROM reading WHERE complete").fetchall():
         for table in modules[source].TABLES if source in modules else ():

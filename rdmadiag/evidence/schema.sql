@@ -893,6 +893,150 @@ CREATE TABLE requirement (
   UNIQUE (feature, subject, component)
 );
 
+-- Names of adapters in the firmware tools. (mst status -v)
+CREATE TABLE mst (
+  node TEXT,                 -- node
+  mst TEXT,                  -- name in the firmware tools (/dev/mst/mt4129_pciconf0)
+  bdf TEXT,                  -- PCI address
+  device TEXT,               -- verbs device name
+  netdev TEXT,               -- netdev
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, mst)
+);
+
+-- The physical link as the adapter's firmware sees it. (mlxlink, mstlink; -m module, -c counters, --show_histogram)
+CREATE TABLE link (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name, where given or known by mst or bdf
+  bdf TEXT,                  -- PCI address, where given or known
+  mst TEXT,                  -- name in the firmware tools, where given
+  state TEXT,                -- Active, Polling, Disable ... as printed
+  phys_state TEXT,           -- LinkUp, ETH_AN_FSM_ENABLE ... as printed
+  speed TEXT,                -- speed as printed: IB-NDR, 400G
+  width INTEGER,             -- lanes in use [count]
+  fec TEXT,                  -- forward error correction as printed
+  raw_ber REAL,              -- bit error rate before FEC [errors per bit]
+  effective_ber REAL,        -- bit error rate after FEC [errors per bit]; mlxlink's 15E-255 (no error yet) is 0
+  symbol_ber REAL,           -- symbol error rate after all correction, InfiniBand [errors per bit]
+  effective_errors INTEGER,  -- errors left after FEC since the counters were cleared [count]
+  symbol_errors INTEGER,     -- symbol errors since then, InfiniBand [count]
+  link_down INTEGER,         -- times the link went down since then [count]
+  link_recoveries INTEGER,   -- times it recovered by itself since then [count]
+  minutes REAL,              -- time since the counters were cleared [min]
+  status_opcode INTEGER,     -- what the firmware thinks is wrong: 0 nothing
+  recommendation TEXT,       -- its words for that
+  cable TEXT,                -- kind of cable or module (Cable Type, Identifier)
+  vendor TEXT,               -- vendor of the cable or module
+  part_number TEXT,          -- its part number
+  temperature_celsius REAL,  -- temperature of the module [degrees Celsius]; NULL where it has no sensor
+  faults TEXT,               -- flags that the module raises (Tx Fault, Rx LOS ...), comma separated; '' none, NULL not printed
+  out_of_range TEXT,         -- readings of the module outside its own limits, comma separated; '' none, NULL not printed
+  fec_bins INTEGER,          -- bins of the histogram of corrected symbols per codeword [count]
+  fec_highest_bin INTEGER,   -- highest bin that is not empty; the last one is next to uncorrectable
+  origin TEXT                -- where the row was read
+);
+
+-- Settings that the adapter's firmware keeps. (mlxconfig query, mstconfig query)
+CREATE TABLE fw_setting (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name, where given or known by mst or bdf
+  bdf TEXT,                  -- PCI address, where given or known
+  mst TEXT,                  -- name in the firmware tools, where given
+  setting TEXT,              -- name: LINK_TYPE_P1, PCI_WR_ORDERING ...
+  value TEXT,                -- value in force, as printed; NULL where only that of the next boot was asked for
+  number INTEGER,            -- its number
+  next_value TEXT,           -- value from the next boot on, as printed
+  next_number INTEGER,       -- its number
+  default_value TEXT,        -- value that the maker set, as printed
+  default_number INTEGER,    -- its number
+  origin TEXT                -- where the row was read
+);
+
+-- Firmware images of adapters. (flint query, mstflint query, mlxfwmanager)
+CREATE TABLE fw_image (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name, where known by mst or bdf
+  bdf TEXT,                  -- PCI address, where given
+  mst TEXT,                  -- name in the firmware tools, where given
+  part_number TEXT,          -- part number of the board
+  board_id TEXT,             -- board id (PSID)
+  fw_ver TEXT,               -- version in the flash
+  running TEXT,              -- version that runs, where it is another one
+  available TEXT,            -- version that the tool offers
+  status TEXT,               -- what mlxfwmanager says of it
+  origin TEXT                -- where the row was read
+);
+
+-- Packages of user space and drivers. (dpkg -l, rpm -qa, ofed_info -s)
+CREATE TABLE package (
+  node TEXT,                 -- node
+  package TEXT,              -- name without architecture; MLNX_OFED_LINUX, OFED-internal, DOCA for what ofed_info names
+  version TEXT,              -- version with the packager's release
+  manager TEXT,              -- dpkg, rpm, ofed_info
+  state TEXT,                -- dpkg's two letters (ii installed, rc removed ...)
+  origin TEXT,               -- where the row was read
+  UNIQUE (node, package)
+);
+
+-- Which firmware each driver release was published with. (rdmadiag/explain/_fw_releases.py)
+CREATE TABLE fw_release (
+  release TEXT,              -- driver release: first two numbers of the mlx5_core version (25.07)
+  vendor_part_id INTEGER,    -- part id of the adapter
+  fw_ver TEXT,               -- firmware version
+  source TEXT,               -- where that was published
+  UNIQUE (release, vendor_part_id)
+);
+
+-- Results of tests: one row a size and test. (perftest, nccl-tests, rccl-tests, ibv_*_pingpong, rping, ibping, fio)
+CREATE TABLE benchmark (
+  node TEXT,                 -- node
+  program TEXT,              -- perftest, nccl-tests, pingpong, rping, ibping, fio
+  test TEXT,                 -- what was measured, as the tool names it: RDMA_Write BW, all_reduce, read ...
+  device TEXT,               -- verbs device name, where printed
+  port INTEGER,              -- port, where printed
+  link_layer TEXT,           -- 'InfiniBand' or 'Ethernet', where printed
+  gid_index INTEGER,         -- GID index, where printed
+  mtu INTEGER,               -- RDMA MTU, where printed [bytes]
+  qps INTEGER,               -- queue pairs [count]
+  bidirectional INTEGER,     -- 1 when both directions are added up
+  ranks INTEGER,             -- ranks of a collective [count]
+  hosts INTEGER,             -- hosts of a collective [count]; 1: nothing crossed the network
+  size_bytes INTEGER,        -- message (block) size [bytes]
+  iterations INTEGER,        -- iterations [count]
+  bandwidth_gbps REAL,       -- average bandwidth, of collectives the bus bandwidth [Gbit/s]
+  peak_gbps REAL,            -- peak bandwidth; NULL when not measured [Gbit/s]
+  latency_us REAL,           -- typical (else average) latency [microseconds]
+  latency_p99_us REAL,       -- 99th percentile [microseconds]
+  latency_max_us REAL,       -- highest [microseconds]
+  sent INTEGER,              -- packets sent (ibping) [count]
+  received INTEGER,          -- packets received (ibping) [count]
+  errors INTEGER,            -- wrong elements of a collective, error number of a fio job [count]
+  origin TEXT                -- where the row was read
+);
+
+-- What libfabric offers to programs. (fi_info)
+CREATE TABLE fabric_provider (
+  node TEXT,                 -- node
+  provider TEXT,             -- verbs;ofi_rxm, efa, tcp, shm ... as printed
+  domain TEXT,               -- device or interface
+  fabric TEXT,               -- network
+  type TEXT,                 -- FI_EP_MSG, FI_EP_RDM, FI_EP_DGRAM
+  protocol TEXT,             -- protocol
+  origin TEXT                -- where the row was read
+);
+
+-- Registers of an adapter, field by field. (mlxreg, mstreg)
+CREATE TABLE register (
+  node TEXT,                 -- node
+  device TEXT,               -- verbs device name, where given or known by mst or bdf
+  bdf TEXT,                  -- PCI address, where given or known
+  mst TEXT,                  -- name in the firmware tools, where given
+  register TEXT,             -- register asked for (ROCE_ACCEL), where the prompt line names it
+  field TEXT,                -- field as printed
+  value INTEGER,             -- its value
+  origin TEXT                -- where the row was read
+);
+
 -- What the site expects of its nodes (--expect FILE); without one, a node's own NICs are compared with each other.
 CREATE TABLE expect (
   node TEXT,                 -- node

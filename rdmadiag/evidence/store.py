@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from rdmadiag.evidence import pairing
 from rdmadiag.evidence.row import Gap, Row, Rows
-from rdmadiag.explain import _requirements, counters
+from rdmadiag.explain import _fw_releases, _requirements, counters
 from rdmadiag.patterns import late
 
 SCHEMA_FILE = os.path.join(os.path.dirname(__file__), "schema.sql")
@@ -19,6 +19,8 @@ SCHEMA_FILE = os.path.join(os.path.dirname(__file__), "schema.sql")
 
 MANY_NODES = 8
 """From this many nodes on, every table is indexed by node."""
+SHIPPED = ("counter_meaning", "fw_release", "requirement")
+"""Tables of facts that come with the program and are about no node."""
 MADE_OF = {"signal": ("counter", "device"), "qp_group": ("qp",), "gpu_nic": ("pci", "device")}
 """Tables that `finish` makes of others: who reads one has read those."""
 
@@ -70,6 +72,14 @@ def tables() -> dict[str, Table]:
 
 
 _LISTED = ("qp", "mr", "cq")
+_OF_ADAPTERS = ("mst", "link", "fw_setting", "fw_image", "register")
+_ADAPTER = """
+UPDATE TABLE SET bdf = (SELECT m.bdf FROM mst m WHERE m.node = TABLE.node AND m.mst = TABLE.mst) WHERE bdf IS NULL;
+UPDATE TABLE SET device = (SELECT m.device FROM mst m WHERE m.node = TABLE.node AND m.mst = TABLE.mst) WHERE device IS NULL;
+UPDATE TABLE SET device = (SELECT d.device FROM device d WHERE d.node = TABLE.node AND d.bdf = TABLE.bdf) WHERE device IS NULL;
+UPDATE TABLE SET bdf = (SELECT d.bdf FROM device d WHERE d.node = TABLE.node AND d.device = TABLE.device) WHERE bdf IS NULL;
+"""
+"""Firmware tools name an adapter in one of three ways: fill in the other two where the evidence knows them."""
 _QP_GROUP = ("device", "port", "type", "state", "pid", "comm", "qpn")
 
 
@@ -102,6 +112,7 @@ class Evidence:
             (row[:7] for row in counters.expanded()),
         )
         self.db.executemany("INSERT INTO requirement VALUES (?, ?, ?, ?, ?)", _requirements.REQUIREMENTS)
+        self.db.executemany("INSERT INTO fw_release VALUES (?, ?, ?, ?)", _fw_releases.rows())
 
     def __del__(self) -> None:
         # Nobody else holds the database; an unclosed one is a warning from Python 3.13 on.
@@ -298,6 +309,7 @@ class Evidence:
               (SELECT min(rowid) FROM completion WHERE NOT coalesce(flush, 0) GROUP BY node, program);
             """
         )
+        self.db.executescript("".join(_ADAPTER.replace("TABLE", table) for table in _OF_ADAPTERS))
         self.db.executemany(
             f"INSERT INTO qp_group VALUES ({', '.join('?' * 11)})",
             [(*key, *group) for key, group in self._groups.items()],
@@ -314,7 +326,7 @@ class Evidence:
     def named(self) -> set[str]:
         """Return the nodes that any table has rows of."""
         return set().union(
-            *(self.nodes_of(name) for name in _keys() if name not in ("gap", "counter_meaning", "requirement"))
+            *(self.nodes_of(name) for name in _keys() if name not in ("gap", *SHIPPED))
         )
 
     def nodes(self) -> list[str]:
