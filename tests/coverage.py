@@ -11,7 +11,7 @@ DATA = Path(__file__).parent / "data"
 
 
 def folders() -> list[Path]:
-    """Return every captured node and field report."""
+    """Return every captured node, field report and published text."""
     reports = [path for path in (DATA / "reports").glob("[0-9]*") if path.is_dir()]
     others = [
         path
@@ -23,6 +23,7 @@ def folders() -> list[Path]:
         *sorted(path.parent for path in (DATA / "nodes").glob("*/expected.json")),
         *sorted(reports),
         *sorted(others),
+        *sorted(path.parent for path in (DATA / "texts").glob("*/expected.json")),
     ]
 
 
