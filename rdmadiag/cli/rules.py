@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import click
@@ -24,6 +25,7 @@ def command() -> None:
       rdmadiag rules show rnr-retries-exhausted
       rdmadiag rules lint my-rules/
       rdmadiag rules test my-rules/no-spare-nic.json
+      rdmadiag rules test --coverage
     """
 
 
@@ -113,11 +115,17 @@ def lint(paths: tuple[str, ...], form: str) -> None:
 
 @command.command("test", short_help="Try rules on their own examples.")
 @click.argument("names", nargs=-1)
+@click.option("--coverage", is_flag=True, help="Instead say which rules fire on real evidence, and where.")
+@click.option("--data", type=click.Path(), help="Folder of evidence for --coverage (tests/data of a source checkout).")
 @FORMAT
 @click.pass_context
-def test(context: click.Context, names: tuple[str, ...], form: str) -> None:
-    """Try rules (all, those named, or files and folders of your own) on the examples in their files; exit 1 when one fails."""
-    import os
+def test(context: click.Context, names: tuple[str, ...], coverage: bool, data: str | None, form: str) -> None:
+    """Try rules (all, those named, or files and folders of your own) on the examples in their files; exit 1 when one fails.
+
+    With --coverage: which rules fire on a report, captured node, measured fault, published text or lab run; exit 1 below 90.
+    """
+    if coverage:
+        context.exit(_coverage(names, data, form))
 
     from rdmadiag.diagnose import examples, rulebook
     from rdmadiag.errors import BadInput
@@ -139,3 +147,32 @@ def test(context: click.Context, names: tuple[str, ...], form: str) -> None:
 
     _output.listing(form, "examples", "examples", [t._asdict() for t in tried], text)
     context.exit(1 if failed else 0)
+
+
+def _coverage(names: tuple[str, ...], data: str | None, form: str) -> int:
+    from rdmadiag.diagnose import coverage, rulebook
+    from rdmadiag.errors import BadInput
+
+    folder = data or coverage.default_folder()
+    if not os.path.isdir(folder):
+        raise BadInput(f"{folder}: not a folder")
+    fired, planned = coverage.fired(folder), coverage.planned(folder)
+    book = rulebook.load()
+    if unknown := [name for name in names if name not in book]:
+        raise BadInput(f"no rule {', '.join(unknown)}; `rdmadiag rules list` shows all")
+    chosen = [rule.id for rule in book if not names or rule.id in names]
+    entries = [{"rule": rule, "fires_on": fired.get(rule, []), "planned": planned.get(rule)} for rule in chosen]
+
+    def text() -> list[str]:
+        width = max(map(len, chosen), default=0)
+        lines = [
+            f"{rule:{width}}  {', '.join(fired[rule])}"
+            if rule in fired
+            else f"{rule:{width}}  - {planned.get(rule, '')}"
+            for rule in chosen
+        ]
+        total = f"{len(fired)} of {len(book)} rules fire on real evidence in {folder} (wanted: {coverage.WANTED})"
+        return [*lines, total]
+
+    _output.listing(form, "coverage", "rules", entries, text)
+    return 0 if len(fired) >= coverage.WANTED else 1
