@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 import pytest
 
+from rdmadiag import explain, registry
+from rdmadiag.diagnose import rulebook
+
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -97,3 +100,10 @@ def test_generated_pages_are_up_to_date() -> None:
         check=False,
     )
     assert result.returncode == 0, result.stderr
+
+
+def test_rules_that_the_page_on_the_articles_names_exist(book: rulebook.Rulebook) -> None:
+    page = (ROOT / "docs/seeds.md").read_text()
+    topics = {name.replace("_", "-") for name in registry.names(explain)}
+    named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", page)) - {"nvidia-peermem"}
+    assert sorted(name for name in named if name not in book and name not in topics) == []
