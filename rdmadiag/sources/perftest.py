@@ -1,4 +1,4 @@
-"""Results of perftest (ib_write_bw, ib_read_lat ...), text and JSON, and of the small tests: ibv_*_pingpong, ibping."""
+"""Results of perftest (ib_write_bw, ib_read_lat ...), text and JSON, and of the small tests: ibv_*_pingpong, rping, ibping."""
 
 from __future__ import annotations
 
@@ -177,6 +177,16 @@ def parse_ibping(lines: Sequence[Line]) -> Iterator[Row]:
             values = {}
 
 
+_PINGED = late(r"(?:server |client )?ping data: rdma-ping-\d{1,9}: ")
+
+
+def parse_rping(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse `rping -v`: how many pings came."""
+    found = [number for number, text in lines if _PINGED.match(text.strip())]
+    if found:
+        yield Row("benchmark", {"program": "rping", "test": "rping", "received": len(found)}, found[0])
+
+
 TEXTS: tuple[Text | Json, ...] = (
     Text(
         "perftest",
@@ -188,5 +198,6 @@ TEXTS: tuple[Text | Json, ...] = (
     ),
     Json("perftest", (("test_info", "results"),), parse_json),
     Text("pingpong", (r"[0-9]+ bytes in [0-9.]+ seconds = [0-9.]+ Mbit/sec",), parse_pingpong),
+    Text("rping", (r"^(server |client )?ping data: rdma-ping-[0-9]+: ",), parse_rping, ("rping",)),
     Text("ibping", (r"^--- .* ibping statistics ---",), parse_ibping),
 )

@@ -5,7 +5,7 @@ from live_tree import lines, rows
 
 from rdmadiag.sources import fio, libfabric, nccl_tests, perftest
 
-# linux-rdma/perftest#240 (head), #234 (a peak of 0 with -D), and a published run on HDR (rows)
+# linux-rdma/perftest#240 (head), #234 (iterations of a run with -D, whose average is made to fit), a published run on HDR (last row)
 WRITE = """\
 ---------------------------------------------------------------------------------------
                     RDMA_Write BW Test
@@ -25,7 +25,7 @@ WRITE = """\
 ---------------------------------------------------------------------------------------
  #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
 Conflicting CPU frequency values detected: 3393.665000 != 1500.000000. CPU Frequency is not max.
- 65536      664644           0.00               6924.06\t\t   0.110785
+ 65536      664644           0.00               4153.90\t\t   0.066462
  8388608    5000             23326.82            23317.65\t\t   0.002915
 ---------------------------------------------------------------------------------------
 """
@@ -143,6 +143,13 @@ def test_ibping_counts_what_came_back():
     text = "--- node-b.(none) (Lid 5) ibping statistics ---\n10 packets transmitted, 0 received, 100% packet loss, time 10000 ms\n"
     (row,) = rows(perftest.parse_ibping(lines(text)), "benchmark")
     assert (row["sent"], row["received"]) == (10, 0)
+
+
+def test_rping_counts_its_pings():
+    # forms of rdma-core's rping -v
+    text = "server ping data: rdma-ping-0: ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqr\nserver ping data: rdma-ping-1: BCDE\n"
+    (row,) = rows(perftest.parse_rping(lines(text)), "benchmark")
+    assert row == {"program": "rping", "test": "rping", "received": 2}
 
 
 def test_a_collective_has_bus_bandwidth_hosts_and_wrong_elements():
