@@ -44,8 +44,8 @@ def parse_mst(lines: Sequence[Line]) -> Iterator[Row]:
 
 # --- mlxconfig ---
 
-_SETTING = late(r"\*?\s+(?P<setting>[A-Z][A-Z0-9_]{2,60})\s+(?P<values>\S.*?)\s*$")
-_CONFIGURED = late(r"Configurations:\s+(?P<columns>.*?)\s*$")
+_SETTING = late(r"\*?\s+(?P<setting>[A-Z][A-Z0-9_]{2,60})\s+(?P<values>\S.*)$")
+_CONFIGURED = late(r"Configurations:\s+(?P<columns>.*)$")
 _DEVICE = late(r"Device:\s+(\S+)")
 _COLUMNS = {"Default": "default", "Current": "", "Next Boot": "next", "Next": "next"}
 _VALUE_NUMBER = late(r".*\((-?(?:0x)?[0-9a-fA-F]{1,16})\)$")
@@ -60,10 +60,10 @@ def parse_mlxconfig(lines: Sequence[Line]) -> Iterator[Row]:
             place, columns = asked, ["next"]
         elif match := _DEVICE.match(text):
             place = place_of(match[1]) or place
-        elif match := _CONFIGURED.match(text):
+        elif match := _CONFIGURED.match(text.rstrip()):
             heads = re.split(r"\s{2,}", match["columns"])
             columns = [_COLUMNS[head] for head in heads if head in _COLUMNS] or ["next"]
-        elif match := _SETTING.match(text):
+        elif match := _SETTING.match(text.rstrip()):
             found = match["values"].split()
             if len(found) == len(columns):
                 yield Row("fw_setting", {**place, "setting": match["setting"], **_settings(columns, found)}, number)
@@ -89,7 +89,7 @@ _FLINT = {
     "Part Number": "part_number",
 }
 _MANAGER = {"Part Number": "part_number", "PSID": "board_id", "Status": "status"}
-_PAIR = late(r"\s*(?P<key>[A-Z][A-Za-z ]*(?:\(Running\))?):\s+(?P<text>\S.*?)\s*$")
+_PAIR = late(r"\s*(?P<key>[A-Z][A-Za-z ]*(?:\(Running\))?):\s+(?P<text>\S.*)$")
 _FW_LINE = late(
     r"\s+FW(?P<running> \(Running\))?\s+(?P<version>[\d.]{5,20}|N/A)(?:\s+(?P<available>[\d.]{5,20}|N/A))?\s*$"
 )
@@ -105,7 +105,7 @@ def parse_flint(lines: Sequence[Line]) -> Iterator[Row]:
         if asked is not None or text.startswith("Image type:"):
             yield from _image(place, values, at)
             place, values, at = place if asked is None else asked, {}, number
-        elif (match := _PAIR.match(text)) and match["key"] in _FLINT and match["text"] != "N/A":
+        elif (match := _PAIR.match(text.rstrip())) and match["key"] in _FLINT and match["text"] != "N/A":
             values.setdefault(_FLINT[match["key"]], match["text"])
             at = at or number
     yield from _image(place, values, at)
@@ -130,7 +130,7 @@ def parse_fwmanager(lines: Sequence[Line]) -> Iterator[Row]:
             available = match["available"] if match["available"] not in (None, "N/A") else None
             found = {"running": version} if match["running"] else {"fw_ver": version, "available": available}
             values.update((name, value) for name, value in found.items() if value)
-        elif match := _PAIR.match(text):
+        elif match := _PAIR.match(text.rstrip()):
             if match["key"] == "PCI Device Name":
                 place = place_of(match["text"])
             elif match["key"] in _MANAGER:

@@ -143,7 +143,7 @@ class _Link:
             yield Row("link", {**self.place, **self.values}, self.at)
 
 
-_FIELD = late(r"\s*(?P<key>[A-Z][A-Za-z]*(?: [A-Za-z0-9]+)*(?: \[[A-Za-z ]+\])?)\s*: ?(?P<text>.*?)\s*$")
+_FIELD = late(r"\s*(?P<key>[A-Z][A-Za-z]*(?: [A-Za-z0-9]+)*(?: \[[A-Za-z ]+\])?)\s*: ?(?P<text>.*)$")
 
 
 def parse(lines: Sequence[Line]) -> Iterator[Row]:
@@ -154,7 +154,7 @@ def parse(lines: Sequence[Line]) -> Iterator[Row]:
         if place is not None or line.text.startswith("Operational Info"):
             yield from link.rows()
             link = _Link(link.place if place is None else place, 0)
-        elif match := _FIELD.match(line.text):
+        elif match := _FIELD.match(line.text.rstrip()):
             link.take(match["key"], match["text"], line.number)
     yield from link.rows()
 

@@ -18,12 +18,11 @@ MIB_GBPS = 8 * 1048576 / 1e9
 """What perftest calls MB/sec is 2^20 bytes: its value in Gbit/s."""
 
 _TITLE = late(
-    r"\s+(?P<test>(?:RDMA_Write|RDMA_Read|Send|Atomic|Raw|Write_with_imm|Write With Imm)[\w ]*?)"
-    r"(?P<both> Bidirectional)?(?P<kind> (?:BW|Latency|Lat)[\w ]*?) (?:Post List )?Test\b"
+    r"\s+(?P<test>(?:RDMA_Write|RDMA_Read|Send|Atomic|Raw|Write_with_imm|Write With Imm)[\w ]{0,40}?)"
+    r"(?P<both> Bidirectional)?(?P<kind> (?:BW|Latency|Lat)[\w ]{0,40}?) (?:Post List )?Test\b"
 )
-_PAIRS = late(r"(?P<key>[A-Z#][\w .#*]*?)\s*:\s*(?P<text>[^\s:]+)")
-_HEAD = late(r"\s*#bytes\s+#iterations\s+(?P<columns>\S.*?)\s*$")
-_BARE_HEAD = late(r"\s*#bytes\s+(?P<columns>BW\b.*?)\s*$")
+_PAIRS = late(r"(?P<key>[A-Z#][\w .#*]{0,30}?)\s{0,20}:\s*(?P<text>[^\s:]+)")
+_HEAD = late(r"\s*#bytes\s+#iterations\s+(?P<columns>\S.*)$")
 _ROW = late(r"\s*(?P<numbers>\d{1,12}(?:\s+-?\d{1,15}(?:\.\d{1,9})?){3,10})\s*$")
 
 _BANDWIDTHS: Mapping[str, tuple[str, float]] = {
@@ -96,7 +95,7 @@ def parse(lines: Sequence[Line]) -> Iterator[Row]:
     for number, text in lines:
         if title := _TITLE.match(text):
             test = _Test(title)
-        elif head := _HEAD.match(text):
+        elif head := _HEAD.match(text.rstrip()):
             test = test or _Test(_NO_TITLE)
             test.columns = _columns(head["columns"])
         elif test is not None and test.columns and (match := _ROW.match(text)):
