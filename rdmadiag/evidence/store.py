@@ -325,9 +325,7 @@ class Evidence:
 
     def named(self) -> set[str]:
         """Return the nodes that any table has rows of."""
-        return set().union(
-            *(self.nodes_of(name) for name in _keys() if name not in ("gap", *SHIPPED))
-        )
+        return set().union(*(self.nodes_of(name) for name in _keys() if name not in ("gap", *SHIPPED)))
 
     def nodes(self) -> list[str]:
         """Return the names of the nodes."""
