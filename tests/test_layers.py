@@ -12,6 +12,7 @@ ORDER = [
     "errors",
     "registry",
     "patterns",
+    "cache",
     "explain",
     "plan",
     "roce",

@@ -9,11 +9,12 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from rdmadiag import sources
-from rdmadiag.diagnose import engine, previous, report, rulebook
+from rdmadiag.diagnose import engine, previous, report, rulebook, silent
 from rdmadiag.errors import BadInput
 from rdmadiag.evidence import collect, given, paste
 from rdmadiag.evidence.store import Evidence
 from rdmadiag.host import Host, LiveHost
+from rdmadiag.patterns import late
 
 
 class Request(NamedTuple):
@@ -61,7 +62,8 @@ def check(request: Request, host: Host | None = None, progress: Callable[[str], 
     loaded = time.perf_counter()
     evidence, unread, timings = look(request, book, expected, host, progress)
     looked = time.perf_counter()
-    results = engine.evaluate(evidence, chosen, site, request.since)
+    silences = None if request.folders else silent.silences(book)
+    results = engine.evaluate(evidence, chosen, site, request.since, silences)
     result = report.build(
         evidence, chosen, results, request.fail_on, unread, request.given, known, len(chosen) < len(book)
     )
@@ -109,8 +111,14 @@ def look(
 
 def _names_qp(query: str) -> bool:
     # Outside of its strings; a comment may hold an apostrophe, so with one all of it counts.
+    query = query.lower()
+    if _QP.search(query) is None:
+        return False
     outside = query if "--" in query or "/*" in query else re.sub("'[^']*'", "", query)
-    return re.search(r"\bqp\b", outside, re.I) is not None
+    return _QP.search(outside) is not None
+
+
+_QP = late(r"qp\b(?<!\wqp)")  # the word qp, its letters first: they are found quickly
 
 
 def _peer(

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from rdmadiag.diagnose.rulebook import Rule, Rulebook
 from rdmadiag.errors import BadFile, HostRefused
 from rdmadiag.evidence import aside
-from rdmadiag.evidence.store import MADE_OF, Evidence, table_names
+from rdmadiag.evidence.store import MADE_OF, VIEWS, Evidence, table_names
 
 KEYS = ("node", "device", "port", "qpn", "netdev", "bdf", "pid", "peer")
 """Columns that say what a row is about; `explains` joins on those that both sides have."""
@@ -102,6 +102,13 @@ class Result(NamedTuple):
     seconds: float
 
 
+class Silence(NamedTuple):
+    """What a query reads that yields no row while `tables` are empty; `reads` also names what is below a view."""
+
+    reads: frozenset[str]
+    tables: frozenset[str]
+
+
 class Guard:
     """A database in which, within the `with` block, only bounded reading is possible.
 
@@ -111,9 +118,10 @@ class Guard:
     def __init__(self, db: sqlite3.Connection) -> None:
         self.db = db
         self._read: set[tuple[str | None, str | None]] = set()
+        self._reads_of: dict[str, frozenset[str]] = {}  # a query that is prepared already is not asked for again
         self._refused = ""
         self._deadline = float("inf")
-        self._known = {*table_names(), "kernel_event", "app_event"}
+        self._known = {*table_names(), *VIEWS}
 
     def _authorize(self, action: int, first: str | None, second: str | None, _: str | None, view: str | None) -> int:
         if action == _ACTION_READ:
@@ -147,8 +155,8 @@ class Guard:
 
     def run(
         self, sql: str, parameters: Mapping[str, Any], seconds: float
-    ) -> tuple[list[str], list[tuple[Any, ...]], int, set[str]]:
-        """Run one query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables and columns read.
+    ) -> tuple[list[str], list[tuple[Any, ...]], int, frozenset[str]]:
+        """Run one query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables, views and columns read.
 
         Raises sqlite3.Error (not authorized, bad SQL, interrupted) or MemoryError, with what was refused as its text.
         """
@@ -165,16 +173,19 @@ class Guard:
             if "interrupted" in str(error):
                 raise sqlite3.OperationalError(f"took longer than {seconds:g} s") from error
             raise
-        tables = {name for pair in self._read for name in pair if name and name.partition(".")[0] in self._known}
-        return names, rows, left_out, tables.union(*(MADE_OF.get(name, ()) for name in tables))
+        if sql not in self._reads_of:
+            self._reads_of[sql] = frozenset(
+                name for pair in self._read for name in pair if name and name.partition(".")[0] in self._known
+            )
+        return names, rows, left_out, self._reads_of[sql]
 
 
 def run(
     db: sqlite3.Connection, sql: str, parameters: Mapping[str, Any], seconds: float
-) -> tuple[list[str], list[tuple[Any, ...]], int, set[str]]:
+) -> tuple[list[str], list[tuple[Any, ...]], int, frozenset[str]]:
     """Run somebody's own query, as Guard.run does, in a child: one call of a function can outlast the guard's deadline."""
 
-    def work() -> tuple[list[str], list[tuple[Any, ...]], int, set[str]] | Exception:
+    def work() -> tuple[list[str], list[tuple[Any, ...]], int, frozenset[str]] | Exception:
         try:
             with Guard(db) as guard:
                 return guard.run(sql, parameters, seconds)
@@ -192,14 +203,15 @@ def run(
     return outcome
 
 
-def _bound(rule: Rule, site: Mapping[str, Any], since_seconds: float) -> dict[str, Any]:
-    return {"rule": rule.id, "since_seconds": since_seconds, **rule.parameters, **site}
+def bound(rule: Rule, site: Mapping[str, Any] | None = None, since_seconds: float = SINCE_SECONDS) -> dict[str, Any]:
+    """Return the values that a rule's query sees."""
+    return {"rule": rule.id, "since_seconds": since_seconds, **rule.parameters, **(site or {})}
 
 
 def prepare(db: sqlite3.Connection, rule: Rule) -> list[str]:
     """Run a rule on empty evidence: what SQLite refuses is a fault of the rule. Returns its columns. Raises BadFile."""
     try:
-        names, _, _, _ = run(db, rule.query, _bound(rule, {}, SINCE_SECONDS), RULE_SECONDS)
+        names, _, _, _ = run(db, rule.query, bound(rule), RULE_SECONDS)
     except (sqlite3.Error, sqlite3.Warning, MemoryError) as error:
         raise BadFile(rule.path, "/query", str(error) or "out of memory") from error
     for wanted in ("wrong", "node"):
@@ -213,25 +225,38 @@ def evaluate(
     book: Rulebook,
     site: Mapping[str, Mapping[str, Any]] | None = None,
     since_seconds: float = SINCE_SECONDS,
+    silences: Mapping[str, Silence] | None = None,
 ) -> dict[str, Result]:
-    """Run every rule. A rule whose tables have a gap and that has no row for a node answers unknown for it."""
+    """Run every rule. A rule whose tables have a gap and that has no row for a node answers unknown for it.
+
+    `silences`: rules (with their shipped parameters) that need not be run where their tables are empty.
+    """
     gaps = _gaps(evidence)
     nodes = evidence.nodes()
     adapters = _adapters(evidence)
+    empty = evidence.empty_tables() if silences else frozenset()
 
     def some(rules: Sequence[Rule], ask: _Ask) -> list[Result]:
-        bounds = [_bound(rule, (site or {}).get(rule.id, {}), since_seconds) for rule in rules]
-        return [_evaluate(ask, rule, bound, gaps, nodes, adapters) for rule, bound in zip(rules, bounds, strict=True)]
+        return [
+            _evaluate(ask, rule, bound(rule, (site or {}).get(rule.id), since_seconds), gaps, nodes, adapters)
+            for rule in rules
+        ]
 
     def guarded(rules: Sequence[Rule]) -> list[Result]:
         with Guard(evidence.db) as guard:
             return some(rules, guard.run)
 
-    shipped = [rule for rule in book if not rule.own]
+    results, shipped = [], []
+    for rule in book:
+        silence = (silences or {}).get(rule.id)
+        if silence and silence.tables <= empty and since_seconds == SINCE_SECONDS and rule.id not in (site or {}):
+            results.append(_result(rule, [], silence.reads, 0, time.perf_counter(), gaps, nodes))
+        elif not rule.own:
+            shipped.append(rule)
     many = len(shipped) >= MANY_RULES and aside.spare_processor()
     here, there = (shipped[::2], shipped[1::2]) if many else (shipped, [])
     child = aside.Aside(lambda: [_without_rule(result) for result in guarded(there)]) if there else None
-    results = guarded(here)
+    results += guarded(here)
     if child is not None:
         try:
             results += [_with_rule(result, rule) for result, rule in zip(child.result(), there, strict=True)]
@@ -242,7 +267,7 @@ def evaluate(
     return {rule.id: by_id[rule.id] for rule in book}
 
 
-_Ask = Callable[[str, Mapping[str, Any], float], tuple[list[str], list[tuple[Any, ...]], int, set[str]]]
+_Ask = Callable[[str, Mapping[str, Any], float], tuple[list[str], list[tuple[Any, ...]], int, frozenset[str]]]
 MANY_RULES = 50
 """From this many rules on, a second processor takes half of them."""
 
@@ -324,6 +349,20 @@ def _evaluate(
         if about.get("peer") in nodes:  # --peer names a node; a log names the same end by an address
             del about["peer"]
         answers.append(Answer(rule, None if wrong is None else int(bool(wrong)), subject, row, about))
+    return _result(rule, answers, reads, left_out, start, gaps, nodes)
+
+
+def _result(
+    rule: Rule,
+    answers: list[Answer],
+    reads: frozenset[str],
+    left_out: int,
+    start: float,
+    gaps: _Gaps,
+    nodes: Sequence[str],
+) -> Result:
+    # A node without an answer, and with a gap in a table that the rule reads or that one is made of, is unknown.
+    reads = reads.union(*(MADE_OF.get(name, ()) for name in reads))
     answered = {answer.subject.get("node") for answer in answers}
     for node in nodes if None not in answered else ():
         if node in answered:
@@ -333,7 +372,7 @@ def _evaluate(
             _, gap = min(here, key=lambda pair: pair[0])
             subject = {"node": node}
             answers.append(Answer(rule, None, subject, {}, subject, _reason(gap), gap["how"] or ""))
-    return Result(rule, answers, frozenset(reads), left_out, time.perf_counter() - start)
+    return Result(rule, answers, reads, left_out, time.perf_counter() - start)
 
 
 WORDS = {

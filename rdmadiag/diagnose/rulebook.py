@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import marshal
 import os
 import re
 import stat
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rdmadiag import __version__, cache
 from rdmadiag.errors import BadFile, BadInput
 
 FILE_LIMIT_BYTES = 1 << 20
@@ -178,12 +181,25 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
+def _shipped() -> list[tuple[str, dict[str, Any]]]:
+    # Path and content of each shipped rule. All of them in one file load in a third of the time.
+    folder = shipped_folder()
+    paths = files(folder)
+    changed = [(path, (status := os.stat(path)).st_mtime_ns, status.st_size) for path in paths]
+    key = repr((sys.version, __version__, changed)).encode()
+    if (kept := cache.load("rules", key)) is not None:
+        return list(marshal.loads(kept))
+    found = []
+    for path in paths:
+        with open(path, "rb") as file:
+            found.append((path, json.loads(file.read())))
+    cache.save("rules", key, marshal.dumps(found))
+    return found
+
+
 def load(folders: Sequence[str] = ()) -> Rulebook:
     """Load the shipped rules and those of more folders (people's own, which are checked in full). Raises BadFile."""
-    rules = []
-    for path in files(shipped_folder()):
-        with open(path, "rb") as file:
-            rules.append(Rule(path, json.loads(file.read())))
+    rules = [Rule(path, data) for path, data in _shipped()]
     if not folders:
         return Rulebook(rules)
     known = {rule.id: rule for rule in rules}

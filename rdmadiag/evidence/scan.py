@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import os
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import hyperscan
 
+from rdmadiag import cache
 from rdmadiag.errors import BadInput
 
 _VERSION = str(getattr(hyperscan, "__version__", ""))
 MULTILINE = hyperscan.HS_FLAG_MULTILINE
 ONCE = hyperscan.HS_FLAG_SINGLEMATCH
 """Report a pattern once a scan, not at each of its matches."""
-KEPT = 8
-"""Compiled forms kept; each release has its own two or three."""
 LINES_PER_PATTERN = 10_000
 """Lines reported of one pattern and scan."""
 
@@ -33,44 +31,26 @@ class Scanner:
             self._save()
 
     def _key(self) -> bytes:
-        # What the compiled form depends on, in full: the file begins with it.
+        # What the compiled form depends on, in full.
         return "\0".join([_VERSION, str(self.flags), os.uname().machine, *self.patterns]).encode()
 
-    def _file(self) -> str:
-        folder = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-        return os.path.join(folder, "rdmadiag", f"patterns-{zlib.crc32(self._key()):08x}-{len(self.patterns)}.hs")
-
     def _load(self) -> Any:
-        # A database that somebody else may have written is not loaded: it is code as good as any.
+        content = cache.load("patterns", self._key())
+        if content is None:
+            return None
         try:
-            descriptor = os.open(self._file(), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            with open(descriptor, "rb") as file:
-                status = os.fstat(file.fileno())
-                if status.st_uid != os.geteuid() or status.st_mode & 0o022:
-                    return None
-                content = file.read()
-            key = self._key()
-            if not content.startswith(key) or zlib.crc32(content[:-4]) != int.from_bytes(content[-4:], "little"):
-                return None
-            database = hyperscan.loadb(content[len(key) : -4], mode=hyperscan.HS_MODE_BLOCK)
+            database = hyperscan.loadb(content, mode=hyperscan.HS_MODE_BLOCK)
             database.scratch = hyperscan.Scratch(database)
-        except (OSError, hyperscan.HyperscanError):
+        except hyperscan.HyperscanError:
             return None
         return database
 
     def _save(self) -> None:
-        path = self._file()
         try:
-            content = self._key() + hyperscan.dumpb(self._database)
-            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            part = f"{path}.{os.getpid()}"
-            descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(content + zlib.crc32(content).to_bytes(4, "little"))
-            os.replace(part, path)
-            _remove_old(os.path.dirname(path))
-        except (OSError, hyperscan.HyperscanError):
-            return  # no home, read-only, or full: the next run compiles again
+            content = hyperscan.dumpb(self._database)
+        except hyperscan.HyperscanError:
+            return
+        cache.save("patterns", self._key(), content)
 
     def _compile(self) -> Any:
         database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
@@ -129,12 +109,6 @@ class Scanner:
         if self.patterns and data:
             self._scan(data, found)
         return sorted({(start, stop, index) for index, lines in hits.items() for start, stop in _ends(lines)})
-
-
-def _remove_old(folder: str) -> None:
-    kept = [os.path.join(folder, name) for name in os.listdir(folder) if name.startswith("patterns-")]
-    for path in sorted(kept, key=os.path.getmtime)[:-KEPT]:
-        os.unlink(path)
 
 
 def _ends(lines: list[tuple[int, int]]) -> list[tuple[int, int]]:

@@ -25,6 +25,10 @@ MADE_OF = {"signal": ("counter", "device"), "qp_group": ("qp",), "gpu_nic": ("pc
 """Tables that `finish` makes of others: who reads one has read those."""
 
 
+VIEWS = ("kernel_event", "app_event")
+"""Views of table log."""
+
+
 class Column(NamedTuple):
     """One documented column."""
 
@@ -326,6 +330,11 @@ class Evidence:
     def named(self) -> set[str]:
         """Return the nodes that any table has rows of."""
         return set().union(*(self.nodes_of(name) for name in _keys() if name not in ("gap", *SHIPPED)))
+
+    def empty_tables(self) -> frozenset[str]:
+        """Return the names of the tables and views that hold no row."""
+        ask = " UNION ALL ".join(f"SELECT '{n}' WHERE NOT EXISTS (SELECT 1 FROM \"{n}\")" for n in (*_keys(), *VIEWS))
+        return frozenset(row[0] for row in self.db.execute(ask))
 
     def nodes(self) -> list[str]:
         """Return the names of the nodes."""

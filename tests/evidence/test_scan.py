@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from rdmadiag import cache as kept
 from rdmadiag.errors import BadInput
 from rdmadiag.evidence import scan
 from rdmadiag.evidence.scan import Scanner, pattern_problem
@@ -87,7 +88,7 @@ def test_old_kept_forms_are_removed(cache):
     for number in range(12):
         Scanner([f"pattern{number}"])
         os.utime(max(cache.iterdir(), key=lambda path: path.stat().st_mtime_ns), (number, number))
-    assert len(list(cache.iterdir())) <= scan.KEPT
+    assert len(list(cache.iterdir())) <= kept.KEPT
 
 
 def test_without_a_place_to_keep_it_all_still_works(monkeypatch):
