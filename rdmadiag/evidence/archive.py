@@ -48,6 +48,7 @@ class Incoming:
         self._ahead = b""
         self._ready = select.poll()
         self._ready.register(descriptor, select.POLLIN)
+        self._most = max(self.length(), _PIECE)  # a file at once; a pipe never has more
 
     def head(self) -> bytes:
         """Return the first bytes, and leave them to be read."""
@@ -82,7 +83,7 @@ class Incoming:
         wait = self._deadline - time.monotonic()
         if wait <= 0 or not self._ready.poll(min(wait, 86400.0) * 1000):
             raise TimeoutError("it was not read to its end in time")
-        return os.read(self._descriptor, min(size, _PIECE))
+        return os.read(self._descriptor, min(size, self._most))
 
     def file(self) -> io.FileIO | None:
         """Return it as a file to seek in; None for a pipe."""

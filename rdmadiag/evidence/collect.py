@@ -202,13 +202,13 @@ def _from_paths(
     deadline = math.inf if typed else time.monotonic() + options.budget
     reads = _Reads(evidence, texts, deadline, options.since)
     at_end.callback(reads.abandon)
-    trees: list[given.GivenTree] = []
+    held: list[given.GivenTree | given.TreeText] = []
     for spec in specs:
         for part in given.expand(spec, deadline):
             if isinstance(part, given.Refused):
                 evidence.gap(None, "given", Gap(("reading",), part.reason, part.kind, "", part.path))
-            elif isinstance(part, given.GivenTree):
-                trees.append(part)
+            elif isinstance(part, (given.GivenTree, given.TreeText)):
+                held.append(part)
             elif time.monotonic() > deadline:
                 part.stream.close()
                 reason = "was not read to its end in time"
@@ -218,6 +218,7 @@ def _from_paths(
                 progress(part.path)
                 reads.add(part, alone=given.split(spec)[1])
     reads.begin()
+    trees = [part.parsed() if isinstance(part, given.TreeText) else part for part in held]
     nodes = {part.group: _tree_node(part) for part in trees}
     missing: dict[str, set[str]] = {}
     for part in trees:

@@ -11,7 +11,7 @@ import re
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from rdmadiag.errors import BadFile
@@ -55,6 +55,33 @@ class GivenTree(NamedTuple):
     """Of a bundle, which answers as the node did."""
 
 
+class TreeText(NamedTuple):
+    """A captured tree in one text, with a way to what lies beside it; `parsed` when its turn comes."""
+
+    node: str | None
+    path: str
+    group: str
+    content: bytes
+    beside: Callable[[str], bytes | str | None]
+
+    def parsed(self) -> GivenTree:
+        """Return the tree, with the one of an earlier sample of its counters."""
+        tree, seconds = parse_tree(self.content[:TREE_BYTES].decode(errors="replace"))
+        tree.whole = tree.whole and len(self.content) < TREE_BYTES
+        earlier, earlier_seconds = None, 0.0
+        before = self.beside("tree.before.txt")
+        if isinstance(before, bytes):
+            earlier, earlier_seconds = parse_tree(before[:TREE_BYTES].decode(errors="replace"))
+        told = bundle.manifest(self.beside(bundle.MANIFEST)) if tree.noted else None
+        if told and tree.noted:
+            printed = {command: self.beside(f"{bundle.COMMANDS}/{name}") for command, name in told.commands.items()}
+            texts = {
+                command: text.decode(errors="replace") for command, text in printed.items() if isinstance(text, bytes)
+            }
+            tree.noted = tree.noted._replace(commands=texts)
+        return GivenTree(self.node, self.path, self.group, tree, seconds, earlier, earlier_seconds, told)
+
+
 class Refused(NamedTuple):
     """A part of what was given that cannot be read, and why."""
 
@@ -63,7 +90,7 @@ class Refused(NamedTuple):
     kind: str = "unreadable"
 
 
-Part = GivenText | GivenTree | Refused
+Part = GivenText | GivenTree | TreeText | Refused
 
 
 def expand(spec: str, deadline: float = math.inf) -> Iterator[Part]:
@@ -166,7 +193,7 @@ def _opened(
             yield Refused(path, f"{kind}: not read as it is; unpack it first ({how})")
         elif os.path.basename(path) == "tree.txt" or head.startswith(b"# seconds "):
             folder = os.path.dirname(path) if os.path.basename(path) == "tree.txt" else None
-            yield _tree(node, path, group, inner.read(TREE_BYTES + 1), functools.partial(_beside, folder))
+            yield TreeText(node, path, group, inner.read(TREE_BYTES + 1), functools.partial(_beside, folder))
         else:
             closing = None
             yield GivenText(node, path, group, inner)
@@ -200,21 +227,9 @@ def _beside(folder: str | None, name: str) -> bytes | None:
         return None
 
 
-def _tree(
-    node: str | None, path: str, group: str, content: bytes, beside: Callable[[str], bytes | str | None]
-) -> GivenTree:
-    tree, seconds = parse_tree(content[:TREE_BYTES].decode(errors="replace"))
-    tree.whole = tree.whole and len(content) < TREE_BYTES
-    earlier, earlier_seconds = None, 0.0
-    before = beside("tree.before.txt")
-    if isinstance(before, bytes):
-        earlier, earlier_seconds = parse_tree(before[:TREE_BYTES].decode(errors="replace"))
-    told = bundle.manifest(beside(bundle.MANIFEST)) if tree.noted else None
-    if told and tree.noted:
-        printed = {command: beside(f"{bundle.COMMANDS}/{name}") for command, name in told.commands.items()}
-        texts = {command: text.decode(errors="replace") for command, text in printed.items() if isinstance(text, bytes)}
-        tree.noted = tree.noted._replace(commands=texts)
-    return GivenTree(node, path, group, tree, seconds, earlier, earlier_seconds, told)
+def _member(members: Mapping[str, bytes | str], folder: str, name: str) -> bytes | str | None:
+    # What an archive holds beside a captured tree.
+    return members.get(posixpath.join(folder, name))
 
 
 def _folder(node: str | None, folder: str, deadline: float) -> Iterator[Part]:
@@ -361,7 +376,7 @@ def _sorted(node: str | None, path: str, members: dict[str, bytes | str]) -> Ite
         if isinstance(content, str) or file in _PASSED_OVER:
             continue
         if file == "tree.txt":
-            yield _tree(node, place, group, content, lambda name, at=folder: members.get(posixpath.join(at, name)))  # type: ignore[misc]
+            yield TreeText(node, place, group, content, functools.partial(_member, members, folder))
         else:
             command = foreign.command(of[1]) if of else ""
             yield from _with_command(

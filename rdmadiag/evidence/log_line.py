@@ -6,7 +6,7 @@ that of the outermost layer which has one, host and process those of the innermo
 
 from __future__ import annotations
 
-import calendar
+import datetime
 import functools
 import json
 import re
@@ -177,11 +177,14 @@ def _calendar(groups: dict[str, str | None], clock: str) -> tuple[float, str] | 
     return seconds, "local" if year else "yearless"
 
 
+_EPOCH = datetime.date(1970, 1, 1).toordinal()
+
+
 @functools.lru_cache(maxsize=64)
 def _midnight(year: int, month: int, day: int) -> float | None:
     if not (year >= 1970 and 1 <= month <= 12 and 1 <= day <= 31):
         return None
-    return float(calendar.timegm((year, month, day, 0, 0, 0)))
+    return (datetime.date(year, month, 1).toordinal() + day - 1 - _EPOCH) * 86400.0
 
 
 def _seconds_of_day(clock: str) -> float:

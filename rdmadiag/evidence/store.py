@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -84,7 +85,7 @@ UPDATE TABLE SET device = (SELECT d.device FROM device d WHERE d.node = TABLE.no
 UPDATE TABLE SET bdf = (SELECT d.bdf FROM device d WHERE d.node = TABLE.node AND d.device = TABLE.device) WHERE bdf IS NULL;
 """
 """Firmware tools name an adapter in one of three ways: fill in the other two where the evidence knows them."""
-_QP_GROUP = ("device", "port", "type", "state", "pid", "comm", "qpn")
+_QP_OWNER = ("device", "port", "type", "state", "pid", "comm")
 
 
 class Evidence:
@@ -158,7 +159,7 @@ class Evidence:
         if table in _LISTED and not self._listed(node, table, values.get("device"), origin):
             return
         if table == "qp":
-            self._count(node, [tuple(values.get(name) for name in _QP_GROUP)], origin)
+            self._count(node, [tuple(map(values.get, _QP_OWNER))], [values.get("qpn")], origin)
             if not self._keep_qps:
                 return
         row = {"node": node, **values, "origin": origin}
@@ -189,7 +190,8 @@ class Evidence:
             if known != devices:
                 tuples = [values for values in tuples if values[device] in known]
         if item.table == "qp":
-            self._count(node, map(itemgetter(*map(list(item.columns).index, _QP_GROUP)), tuples), origin)
+            owner, qpn = map(list(item.columns).index, _QP_OWNER), list(item.columns).index("qpn")
+            self._count(node, map(itemgetter(*owner), tuples), map(itemgetter(qpn), tuples), origin)
             if not self._keep_qps:
                 return
         if _keys()[item.table]:
@@ -207,20 +209,16 @@ class Evidence:
         place = origin.rpartition(":")[0] or origin
         return self._listings.setdefault((table, node, device), place) == place
 
-    def _count(self, node: str, rows: Iterable[tuple[Any, ...]], origin: str) -> None:
-        groups = self._groups
-        for *owner, qpn in rows:
-            key = (node, *owner)
-            group = groups.get(key)
-            if group is None:
-                groups[key] = [1, qpn, qpn, origin]
-            else:
-                group[0] += 1
-                if qpn is not None and group[1] is not None:
-                    if qpn < group[1]:
-                        group[1] = qpn
-                    elif qpn > group[2]:
-                        group[2] = qpn
+    def _count(self, node: str, owners: Iterable[tuple[Any, ...]], numbers: Iterable[Any], origin: str) -> None:
+        found: defaultdict[tuple[Any, ...], list[Any]] = defaultdict(list)
+        for owner, qpn in zip(owners, numbers, strict=True):
+            found[owner].append(qpn)
+        for key, qpns in found.items():
+            group = self._groups.setdefault((node, *key), [0, None, None, origin])
+            group[0] += len(qpns)
+            known = [qpn for qpn in (group[1], group[2], *qpns) if qpn is not None]
+            if known:
+                group[1:3] = min(known), max(known)
 
     def gap(self, node: str | None, source: str, gap: Gap) -> None:
         """Note what could not be seen."""

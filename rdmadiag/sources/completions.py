@@ -167,10 +167,10 @@ def _number(text: str | None, base: int = 10) -> int | None:
 
 def _gid(text: str) -> str | None:
     """Write a GID as table gid has it: eight groups of four hex digits."""
-    import socket
+    from _socket import AF_INET6, inet_pton
 
     try:
-        digits = socket.inet_pton(socket.AF_INET6, text.strip("[]")).hex()
+        digits = inet_pton(AF_INET6, text.strip("[]")).hex()
     except (OSError, ValueError):
         return None
     return ":".join(digits[at : at + 4] for at in range(0, 32, 4))

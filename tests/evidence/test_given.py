@@ -14,12 +14,12 @@ import pytest
 
 from rdmadiag.errors import BadFile
 from rdmadiag.evidence import archive, given
-from rdmadiag.evidence.given import GivenText, GivenTree, Refused, expand
+from rdmadiag.evidence.given import GivenText, GivenTree, Refused, TreeText, expand
 from rdmadiag.host import CapturedHost
 
 
 def parts(spec, **options):
-    return list(expand(str(spec), **options))
+    return [part.parsed() if isinstance(part, TreeText) else part for part in expand(str(spec), **options)]
 
 
 def text_of(part):

@@ -235,6 +235,12 @@ def test_json_with_too_many_values_is_a_gap(monkeypatch):
     assert rows(found, "qp") == [] and ["too many" in gap.reason for gap in gaps(found)] == [True]
 
 
+@pytest.mark.parametrize("data", [b"", b"x", b"{", b"[[", b"{x[x", b"[{}, {}]", b"{" * 9])
+@pytest.mark.parametrize("limit", [0, 1, 2, 3, 8, 9])
+def test_values_are_counted_as_far_as_the_limit(data, limit):
+    assert paste._at_most(limit, data, b"{", b"[") == (data.count(b"{") + data.count(b"[") <= limit)
+
+
 def test_a_kernel_log_is_not_taken_for_json():
     assert rows(read("[    1.000000] eth0: Link down\n"), "log")
 
@@ -331,6 +337,7 @@ def test_a_log_that_is_known_by_line_is_a_reading():
 def test_of_a_long_log_all_lines_are_matched(monkeypatch):
     monkeypatch.setattr(paste, "WHOLE_BYTES", 1000)
     monkeypatch.setattr(paste.plain, "PIECE_BYTES", 300)
+    monkeypatch.setattr(paste.plain, "FIRST_BYTES", 300)
     log = "".join(f"[{n:5d}.000000] {'eth0: Link down' if n % 50 == 0 else 'calm'}\n" for n in range(1000))
     found = read(log)
     assert [row.at for row in rows(found, "log")] == list(range(1, 1001, 50))
@@ -347,6 +354,7 @@ def test_a_tools_output_of_many_megabytes_is_parsed_in_part_and_that_is_said(mon
 
 def test_when_time_is_up_the_rest_is_a_gap(monkeypatch):
     monkeypatch.setattr(paste.plain, "PIECE_BYTES", 100)
+    monkeypatch.setattr(paste.plain, "FIRST_BYTES", 100)
     found = read(
         "[    1.000000] Linux version 6.1\n" + "[    2.000000] eth0: Link down\n" * 100, deadline=time.monotonic()
     )
@@ -362,6 +370,7 @@ def test_what_could_be_read_of_a_damaged_stream_is_read(monkeypatch):
             return super().read(11)
 
     monkeypatch.setattr(paste.plain, "PIECE_BYTES", 100)
+    monkeypatch.setattr(paste.plain, "FIRST_BYTES", 100)
     found = read(b"", stream=Broken(b"tool v1\nvalue 5\nvalue 6"))
     assert "Input/output error" in gaps(found)[0].reason and found.tools == ["tool"]
 

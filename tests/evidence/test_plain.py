@@ -37,6 +37,7 @@ def test_encodings_line_ends_and_colours_make_no_difference(content):
 
 def test_utf_16_is_read_to_its_end(monkeypatch):
     monkeypatch.setattr(plain, "PIECE_BYTES", 7)
+    monkeypatch.setattr(plain, "FIRST_BYTES", 7)
     text = "line one\nline two \U0001f600\n" * 20
     assert pieces(text.encode("utf-16"))[0] == text.encode()
 
@@ -47,6 +48,7 @@ def test_an_unended_title_does_not_eat_the_lines_below():
 
 def test_pieces_end_at_line_ends(monkeypatch):
     monkeypatch.setattr(plain, "PIECE_BYTES", 10)
+    monkeypatch.setattr(plain, "FIRST_BYTES", 10)
     assert list(plain.Pieces("x", io.BytesIO(b"abc\ndefghijkl\nm"), LATER)) == [b"abc\n", b"defghijkl\n", b"m"]
 
 
@@ -63,7 +65,7 @@ def test_a_zero_far_behind_is_shown_as_none():
 
 def test_when_time_is_up_the_rest_is_not_read():
     content, found = pieces(b"x\n" * 9_000_000, time.monotonic() - 1)
-    assert found.timeout and "in time" in found.problem and len(content) == plain.PIECE_BYTES
+    assert found.timeout and "in time" in found.problem and len(content) == plain.FIRST_BYTES
 
 
 @given(st.binary(max_size=200))
@@ -127,3 +129,12 @@ def test_lines_of_two_printers_are_kept_apart():
 )
 def test_plain_text_is_not_wrapped(text):
     assert not is_wrapped(text)
+
+
+@given(
+    st.lists(st.sampled_from([b"\n", b"a\n", b"some words that go on for a while\r\n", b"x"]), max_size=40), st.data()
+)
+def test_line_ends_are_as_many_as_count_says(parts, data):
+    text = b"".join(parts) * 4000
+    start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+    assert plain.line_ends(text, start, end) == text.count(b"\n", start, end)

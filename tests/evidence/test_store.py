@@ -1,6 +1,8 @@
 """Rows of one thing are merged, counters get deltas where they mean something, every row knows its origin."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rdmadiag.evidence.row import Gap, Row, Rows
 from rdmadiag.evidence.store import Evidence, log_columns, table_names, tables
@@ -153,3 +155,34 @@ def test_every_column_is_documented():
 def test_half_a_surrogate_pair_is_shown_as_none(evidence):
     evidence.add("n", {"module": "a\ud800b"}, "module", "x")
     assert all_rows(evidence, "module")[0]["module"] == "a?b"
+
+
+@given(
+    st.lists(
+        st.lists(
+            st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["RTS", "ERR"]), st.none() | st.integers(0, 9))
+        ),
+        max_size=3,
+    )
+)
+def test_queue_pairs_are_counted_by_owner_over_all_that_lists_them(listings):
+    evidence = Evidence(keep_qps=False)
+    columns = ("device", "port", "type", "state", "pid", "comm", "qpn")
+    for n, listing in enumerate(listings):
+        rows = [(f"{device}{n}", n, "RC", state, 7, "x", qpn) for device, state, qpn in listing]
+        evidence.add_item("n", "resources", Rows("qp", columns, rows, 1), f"file{n}")
+        for row in rows[:1]:
+            evidence.add("n", dict(zip(columns, row, strict=True)), "qp", f"file{n}:9")
+    evidence.finish()
+    wanted = {}
+    for n, listing in enumerate(listings):
+        for device, state, qpn in [*listing, *listing[:1]]:
+            wanted.setdefault((f"{device}{n}", n, state), []).append(qpn)
+    found = {row[:3]: row[3:] for row in evidence.db.execute("SELECT device, port, state, * FROM qp_group")}
+    names = [column[1] for column in evidence.db.execute("PRAGMA table_info(qp_group)")]
+    for key, qpns in wanted.items():
+        row = dict(zip(names, found.pop(key), strict=True))
+        known = [qpn for qpn in qpns if qpn is not None]
+        assert row["qps"] == len(qpns)
+        assert (row["first_qpn"], row["last_qpn"]) == (min(known, default=None), max(known, default=None))
+    assert not found
