@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any, AnyStr, cast
 
 _METHODS = ("match", "search", "fullmatch", "finditer", "findall", "sub", "split")
 
@@ -11,7 +11,7 @@ _METHODS = ("match", "search", "fullmatch", "finditer", "findall", "sub", "split
 class _Late:
     """Stands for a compiled expression; becomes it at the first call of one of its methods."""
 
-    def __init__(self, source: str, flags: int) -> None:
+    def __init__(self, source: str | bytes, flags: int) -> None:
         self.pattern, self.flags = source, flags
 
     def __getattr__(self, name: str) -> Any:
@@ -23,6 +23,6 @@ class _Late:
         return getattr(self, name)
 
 
-def late(source: str, flags: int = 0) -> re.Pattern[str]:
+def late(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """Return what `re.compile(source, flags)` would, compiled at its first use (re.error is raised then)."""
-    return cast("re.Pattern[str]", _Late(source, flags))
+    return cast("re.Pattern[AnyStr]", _Late(source, flags))

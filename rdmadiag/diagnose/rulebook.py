@@ -13,6 +13,7 @@ from typing import Any
 
 from rdmadiag import __version__, cache
 from rdmadiag.errors import BadFile, BadInput
+from rdmadiag.patterns import late
 
 FILE_LIMIT_BYTES = 1 << 20
 PRIORS = {"often": 2, "sometimes": 1, "rarely": 0}
@@ -288,7 +289,7 @@ def _check_patterns(rules: Sequence[Rule]) -> None:
         raise
 
 
-_FIELD = re.compile(r"\{(\w+)\}")
+_FIELD = late(r"\{(\w+)\}")
 
 
 def _check_cycle(book: Rulebook, rule: Rule) -> None:

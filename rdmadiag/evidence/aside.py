@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import pickle
-import signal
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
@@ -31,6 +29,9 @@ class Aside(Generic[Result]):
             os.close(writer)
             return
         try:  # the child: it never returns
+            import pickle
+            import signal
+
             os.close(self._reader)
             signal.signal(signal.SIGINT, signal.SIG_DFL)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -42,6 +43,9 @@ class Aside(Generic[Result]):
 
     def result(self) -> Result:
         """Wait for the result. Raises TimeoutError when its time was up, HostRefused when the child died without one."""
+        import pickle  # while the child works
+        import signal
+
         with os.fdopen(self._reader, "rb") as pipe:
             content = pipe.read()
         _, status = os.waitpid(self._child, 0)
@@ -58,6 +62,6 @@ class Aside(Generic[Result]):
         """End the child, when nobody waits for its result any more."""
         if self._child:
             os.close(self._reader)
-            os.kill(self._child, signal.SIGKILL)
+            os.kill(self._child, 9)  # SIGKILL
             os.waitpid(self._child, 0)
             self._child = 0

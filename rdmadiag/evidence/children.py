@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-import pickle
 import select
-import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
@@ -154,13 +152,15 @@ class _Child:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._reader)
-        os.kill(self._pid, signal.SIGKILL)
+        os.kill(self._pid, 9)  # SIGKILL
         end = time.monotonic() + _REAP_SECONDS
         while not os.waitpid(self._pid, os.WNOHANG)[0] and time.monotonic() < end:
             time.sleep(0.001)  # one that is stuck in the kernel cannot be waited for; it goes when the kernel lets it
 
     def receive(self, step: Step, deadline: float) -> tuple[Looked, str]:
         """Return what a step yielded, and '' or why it did not end."""
+        import pickle
+
         begin = time.monotonic()
         items: list[Item] = []
         clock = 0.0
@@ -198,6 +198,8 @@ def _run(
     second_sample: float,
 ) -> None:
     # In the child; never returns.
+    import signal
+
     try:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -251,6 +253,8 @@ def _flood(name: str, module: ModuleType, most: int) -> Gap:
 
 
 def _send(writer: int, message: _Message) -> None:
+    import pickle
+
     content = pickle.dumps(message, protocol=pickle.HIGHEST_PROTOCOL)
     left = memoryview(len(content).to_bytes(8, "little") + content)
     while left:

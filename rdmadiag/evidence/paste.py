@@ -19,6 +19,7 @@ from rdmadiag.evidence.given import GivenText
 from rdmadiag.evidence.plain import clean
 from rdmadiag.evidence.row import Gap, Json, Line, Printed, Row, Rows, Text
 from rdmadiag.evidence.scan import Scanner
+from rdmadiag.patterns import late
 
 WHOLE_BYTES = 16 << 20
 """Beyond this much of a text only its log lines are matched, piece by piece [bytes]."""
@@ -143,7 +144,7 @@ _PROMPTS = (
     r"^[ \t]*[#>] [a-z./]",
     r"^Invoked Command: \S",
 )
-_PROMPT_HOST = re.compile(r"\s*(?:\([^)]*\) ?)?\[?[\w.-]+@([\w.-]+)")
+_PROMPT_HOST = late(r"\s*(?:\([^)]*\) ?)?\[?[\w.-]+@([\w.-]+)")
 
 
 def _by_sign(known: Iterable[Known]) -> list[tuple[str, Known]]:
@@ -151,9 +152,9 @@ def _by_sign(known: Iterable[Known]) -> list[tuple[str, Known]]:
 
 
 _JSON = re.compile(rb"\s*(?:\{|\[\s*[{\]])")
-_JSON_LINE = re.compile(rb"^[ \t]*(?:\[\s*)?\{", re.M)
+_JSON_LINE = late(rb"^[ \t]*(?:\[\s*)?\{", re.M)
 # Half a surrogate pair, which is no text that SQLite or a terminal takes.
-_HALF = re.compile(
+_HALF = late(
     r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 )
 _JSON_BLOCKS = 16

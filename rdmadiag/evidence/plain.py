@@ -12,6 +12,7 @@ from typing import Any
 
 from rdmadiag.errors import BadFile
 from rdmadiag.evidence.archive import Damaged, Stream
+from rdmadiag.patterns import late
 
 FIRST_BYTES, PIECE_BYTES = 16 << 20, 4 << 20
 """The first piece of a text, and further ones [bytes]."""
@@ -21,7 +22,7 @@ ENDLESS_BYTES = 1 << 20
 """A line that goes on for longer is taken in pieces [bytes]."""
 
 _COLOUR = r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?|[ -/]+[0-~]|[@-Z\\-_])"
-_COLOUR_BYTES = re.compile(_COLOUR.encode())
+_COLOUR_BYTES = late(_COLOUR.encode())
 _CONTROL = dict.fromkeys((*range(9), 11, 12, *range(14, 32), *range(127, 160), 8232, 8233), "�")
 _CONTROL |= dict.fromkeys((*range(0x200E, 0x2010), *range(0x202A, 0x202F), *range(0x2066, 0x206A)), "\ufffd")
 
@@ -152,7 +153,7 @@ def _first(fields: dict[str, str], names: tuple[str, ...]) -> str:
 
 # --- what stands before every line of a tool's output that went through a log ---
 
-_WRAPPER = re.compile(
+_WRAPPER = late(
     rb"(?:\[pod/(?P<pod>[^/\]\s]+)/[^\]\s]*\] ?)?"  # kubectl logs --prefix
     rb"(?:\[\d+,(?P<rank>\d+)\]<std(?:out|err)>: ?)?"  # mpirun --tag-output
     rb"(?:(?P<label>\d{1,6}): )?"  # srun --label

@@ -6,7 +6,7 @@ Kinds: IBA vol 1, 4.1.1; RoCEv2 annex A17; kernel include/rdma/ib_addr.h. EUI-64
 
 from __future__ import annotations
 
-from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
+from _socket import AF_INET, AF_INET6, inet_ntop, inet_pton  # socket takes ten times as long to import
 from typing import Any
 
 from rdmadiag.explain._words import refuse, value_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from _socket import AF_INET6, inet_ntop, inet_pton  # socket takes twenty times as long to import
+from _socket import AF_INET6, inet_ntop, inet_pton
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
