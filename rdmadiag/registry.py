@@ -23,3 +23,8 @@ def load(package: ModuleType, name: str) -> ModuleType:
     if name not in known:
         raise BadInput(f"no {package.__name__.rpartition('.')[2]} named {name!r}; known: {', '.join(known)}")
     return importlib.import_module(f"{package.__name__}.{name}")
+
+
+def load_all(package: ModuleType) -> dict[str, ModuleType]:
+    """Import all plug-ins; returned by name, sorted."""
+    return {name: importlib.import_module(f"{package.__name__}.{name}") for name in names(package)}

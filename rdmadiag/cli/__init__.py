@@ -55,8 +55,9 @@ def program() -> NoReturn:
     """Run the command line as a whole process, which ends without a clean-up of memory (a tenth of a large check)."""
     gc.disable()
     code = 0
+    held: list[Any] = []  # what commands hand over to be held to the end is not taken apart either
     try:
-        main()
+        main(held=held)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     for stream in (sys.stdout, sys.stderr):
@@ -68,10 +69,10 @@ def program() -> NoReturn:
     os._exit(code)
 
 
-def main(args: list[str] | None = None) -> Any:
+def main(args: list[str] | None = None, held: list[Any] | None = None) -> Any:
     """Run the command line; errors raised on purpose are one line on standard error and exit code 2."""
     try:
-        return cli.main(args=args, prog_name="rdmadiag", standalone_mode=True)
+        return cli.main(args=args, prog_name="rdmadiag", standalone_mode=True, obj=held)
     except RdmadiagError as error:
         click.echo(f"rdmadiag: {error}", err=True)
         sys.exit(2)

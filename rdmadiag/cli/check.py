@@ -117,6 +117,8 @@ def command(
         checked = check.check(check.Request(**options), progress=_output.progress)
     except RdmadiagError as error:
         context.exit(_output.refused(form, error))
+    if context.obj is not None:
+        context.obj.append(checked)
     if timing:
         _output.note(
             "\n".join(

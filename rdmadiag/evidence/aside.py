@@ -48,14 +48,17 @@ class Aside(Generic[Result]):
 
         with os.fdopen(self._reader, "rb") as pipe:
             content = pipe.read()
+        try:  # while the kernel takes the child apart
+            result: Result = pickle.loads(content)  # from our own child
+            failed: Exception | None = None
+        except (EOFError, pickle.UnpicklingError, ValueError) as error:
+            failed = error
         _, status = os.waitpid(self._child, 0)
         self._child = 0
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGALRM:
             raise TimeoutError
-        try:
-            result: Result = pickle.loads(content)  # from our own child
-        except (EOFError, pickle.UnpicklingError, ValueError) as error:
-            raise HostRefused("text", "the process that read it died (out of memory?)") from error
+        if failed:
+            raise HostRefused("text", "the process that read it died (out of memory?)") from failed
         return result
 
     def abandon(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sqlite3
@@ -95,11 +96,7 @@ class Evidence:
     """
 
     def __init__(self, extra_log_columns: Iterable[str] = (), *, keep_qps: bool = True) -> None:
-        self.db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        self.db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;" + schema())
-        self.db.create_function("as_hex", 1, _as_hex, deterministic=True)
-        for column in extra_log_columns:
-            self.db.execute(f'ALTER TABLE log ADD COLUMN "{column}" TEXT')
+        self._extra_log_columns = tuple(extra_log_columns)
         self._columns: dict[str, list[str]] = {}
         self._statements: dict[tuple[str, tuple[str, ...]], str] = {}
         self._listings: dict[tuple[str, str, Any], str] = {}
@@ -110,18 +107,28 @@ class Evidence:
         self.left_out = 0
         """Log lines older than --since, once `finish` was called [count]."""
         self._previous: dict[tuple[Any, ...], tuple[Any, float]] = {}
+
+    @functools.cached_property
+    def db(self) -> sqlite3.Connection:
+        """The database, made when it is first used: by then a child reads already."""
+        db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;" + schema())
+        db.create_function("as_hex", 1, _as_hex, deterministic=True)
+        for column in self._extra_log_columns:
+            db.execute(f'ALTER TABLE log ADD COLUMN "{column}" TEXT')
         # A counter of a device has no netdev, and to UNIQUE no NULL is like another.
-        self.db.execute(f"CREATE UNIQUE INDEX counter_key ON counter ({', '.join(_COUNTER_KEY)})")
-        self.db.executemany(
+        db.execute(f"CREATE UNIQUE INDEX counter_key ON counter ({', '.join(_COUNTER_KEY)})")
+        db.executemany(
             "INSERT OR IGNORE INTO counter_meaning VALUES (?, ?, ?, ?, ?, ?, ?)",
             (row[:7] for row in counters.expanded()),
         )
-        self.db.executemany("INSERT INTO requirement VALUES (?, ?, ?, ?, ?)", _requirements.REQUIREMENTS)
-        self.db.executemany("INSERT INTO fw_release VALUES (?, ?, ?, ?)", _fw_releases.rows())
+        db.executemany("INSERT INTO requirement VALUES (?, ?, ?, ?, ?)", _requirements.REQUIREMENTS)
+        db.executemany("INSERT INTO fw_release VALUES (?, ?, ?, ?)", _fw_releases.rows())
+        return db
 
     def __del__(self) -> None:
         # Nobody else holds the database; an unclosed one is a warning from Python 3.13 on.
-        if (db := getattr(self, "db", None)) is not None:
+        if (db := self.__dict__.get("db")) is not None:
             db.close()
 
     def columns(self, table: str) -> list[str]:

@@ -12,4 +12,4 @@ from rdmadiag import registry
 def load(names: Sequence[str] = ()) -> dict[str, ModuleType]:
     """Import the sources (all, or those named) by name. Raises BadInput for an unknown name."""
     package = sys.modules[__name__]
-    return {name: registry.load(package, name) for name in names or registry.names(package)}
+    return {name: registry.load(package, name) for name in names} if names else registry.load_all(package)

@@ -136,7 +136,7 @@ def _system(host: Host) -> Iterator[Row]:
 def rows(table: str, objects: list[Object], at: str | int = 1) -> Rows:
     """Turn objects of `rdma -d -j res show qp`, `mr` or `cq` into rows; quickly, for there may be 100,000."""
     found = _tuples(table, objects)
-    if any(row[_PID] is None and row[_COMM] is not None for row in found):
+    if None in map(itemgetter(_PID), found):
         found = [row if row[_PID] is not None else (*row[:_COMM], _kernel(row[_COMM])) for row in found]
     return Rows(table, [name for name, _, _ in _COLUMNS[table]], found, at)
 
