@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -77,7 +78,7 @@ def build(
     --layer), so a part that none of them reads is nobody's gap.
     """
     judged = differential.judge(book, results)
-    gaps = _gaps(evidence)
+    gaps = _gaps(evidence, results)
     if chosen:
         reads = frozenset({"reading"}).union(*(result.reads for result in results.values()))
         gaps = [gap for gap in gaps if reads & set(gap["tables"])]
@@ -174,12 +175,18 @@ def _name_owners(evidence: Evidence, findings: Sequence[dict[str, Any]]) -> None
             finding["owner"] = {key: value for key, value in found.items() if value != ""}
 
 
-def _gaps(evidence: Evidence) -> list[dict[str, Any]]:
+def _gaps(evidence: Evidence, results: Mapping[str, engine.Result]) -> list[dict[str, Any]]:
+    # The tables of a gap are in the order of how many rules could not judge and read them.
+    lacked = Counter(
+        table for r in results.values() if any(answer.wrong is None for answer in r.answers) for table in r.reads
+    )
     merged: dict[tuple[Any, ...], dict[str, Any]] = {}
     for gap in _rows(evidence, "SELECT * FROM gap"):
         table = gap.pop("table")
         key = tuple(sorted(gap.items()))
         merged.setdefault(key, {**gap, "tables": []})["tables"].append(table)
+    for gap in merged.values():
+        gap["tables"].sort(key=lambda table: -lacked[table])
     return list(merged.values())
 
 

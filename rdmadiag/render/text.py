@@ -293,12 +293,22 @@ def _gaps(report: Mapping[str, Any]) -> Iterator[Line]:
     if len(shown) > 20:
         yield "dim", "  ", f"and {len(shown) - 20} more; --format json lists all"
     if given:
-        yield "dim", "  not given: ", "; ".join(dict.fromkeys(WORDS.get(name, name) for name in given))
+        words = list(dict.fromkeys(WORDS.get(name, name) for name in given))
+        more = (
+            f"; and {len(words) - _GIVEN} more (rdmadiag collect takes all into one file)"
+            if len(words) > _GIVEN
+            else ""
+        )
+        yield "dim", "  not given: ", "; ".join(words[:_GIVEN]) + more
     if unread:
         shown_paths = ", ".join(unread[:10]) + (f" and {len(unread) - 10} more" if len(unread) > 10 else "")
         yield "dim", "  ", f"nothing known was recognised in: {shown_paths}"
     if left := report["summary"]["log_lines_left_out"]:
         yield "dim", "  ", f"{left} matching log lines are older than --since and were left out"
+
+
+_GIVEN = 8
+"""Parts named that were not given: those that most rules miss come first."""
 
 
 def _next(report: Mapping[str, Any]) -> Iterator[Line]:
