@@ -7,12 +7,10 @@ from rdmadiag.host import CapturedHost, parse_tree
 class LiveTree(CapturedHost):
     """A door for tests; `refused` paths may not be read, `texts` and `tables` are what run and objects answer."""
 
-    live = True
-    root = True
-
     def __init__(self, text="", *, refused=(), texts=None, tables=None, usable=None, files=None):
         tree, _ = parse_tree(text)
         super().__init__(tree, "node-a")
+        self.live = self.root = True
         for path, content in (files or {}).items():
             tree.entries[path] = content
             tree._add(path)
