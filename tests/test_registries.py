@@ -60,7 +60,7 @@ def check_row(item: Any) -> None:
 def test_a_source_names_tables_and_has_a_way_to_fill_them(name: str) -> None:
     module = SOURCES[name]
     assert set(module.TABLES) <= set(TABLES)
-    assert hasattr(module, "read") or module.TEXTS
+    assert hasattr(module, "read") or hasattr(module, "capture") or module.TEXTS
     assert module.__doc__
 
 

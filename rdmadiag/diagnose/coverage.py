@@ -26,9 +26,12 @@ def default_folder() -> str:
 
 
 def pieces(data: str) -> Iterator[str]:
-    """Yield the folders that are one piece of evidence each, sorted by kind and name."""
+    """Yield the folders and packet captures that are one piece of evidence each, sorted by kind and name."""
     for kind in KINDS:
         yield from _below(os.path.join(data, kind))
+    captures = os.path.join(data, "pcaps")
+    if os.path.isdir(captures):
+        yield from (os.path.join(captures, name) for name in sorted(os.listdir(captures)) if name.endswith(".pcap"))
 
 
 def _below(folder: str) -> Iterator[str]:

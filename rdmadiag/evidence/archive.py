@@ -107,8 +107,12 @@ class Bytes(io.BytesIO):
 
 
 def magic(head: bytes) -> str:
-    """Return what a file is by its first bytes: 'gzip', 'bzip2', 'xz', 'zstd', 'zip', 'tar', or '' for none of them."""
+    """Return what a file is by its first bytes: 'gzip', 'bzip2', 'xz', 'zstd', 'zip', 'tar', 'capture', or '' for none of them."""
     for start, kind in (
+        (b"\xd4\xc3\xb2\xa1", "capture"),
+        (b"\xa1\xb2\xc3\xd4", "capture"),
+        (b"\x4d\x3c\xb2\xa1", "capture"),
+        (b"\xa1\xb2\x3c\x4d", "capture"),
         (b"\x1f\x8b", "gzip"),
         (b"BZh", "bzip2"),
         (b"\xfd7zXZ\0", "xz"),
@@ -118,6 +122,8 @@ def magic(head: bytes) -> str:
     ):
         if head.startswith(start):
             return kind
+    if head.startswith(b"\n\r\r\n") and head[8:12] in (b"\x1a\x2b\x3c\x4d", b"\x4d\x3c\x2b\x1a"):
+        return "capture"
     return "tar" if head[257:262] == b"ustar" else ""
 
 
@@ -137,7 +143,45 @@ def _xz() -> Any:
     return lzma.LZMADecompressor(memlimit=XZ_BYTES)
 
 
-_UNPACKERS: dict[str, Callable[[], Any]] = {"gzip": _gzip, "bzip2": _bzip2, "xz": _xz}
+class _Zstd:
+    """A zstd frame through the package `zstandard`, in the shape of the standard library's unpackers."""
+
+    def __init__(self) -> None:
+        try:
+            import zstandard
+        except ImportError:
+            raise Damaged(
+                "zstd: the package zstandard is not here; pip install 'rdmadiag[pcap]', or zstd -d first"
+            ) from None
+        self._machine = zstandard.ZstdDecompressor(max_window_size=XZ_BYTES).decompressobj()
+        self._held = b""
+        self.unconsumed_tail = b""
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._machine.eof) and not self._held
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._machine.unused_data) + self.unconsumed_tail
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._held
+
+    def decompress(self, data: bytes, size: int) -> bytes:
+        # Fed by little, so that a small input cannot become much at once; what is beyond `size` is held for the next call.
+        self.unconsumed_tail = data
+        while not self._held and self.unconsumed_tail and not self._machine.eof:
+            part, self.unconsumed_tail = self.unconsumed_tail[:_ZSTD_PIECE], self.unconsumed_tail[_ZSTD_PIECE:]
+            self._held = self._machine.decompress(part)
+        out, self._held = self._held[:size], self._held[size:]
+        return out
+
+
+_ZSTD_PIECE = 512
+"""A block of zstd can be 32,768 times as long unpacked [bytes]."""
+_UNPACKERS: dict[str, Callable[[], Any]] = {"gzip": _gzip, "bzip2": _bzip2, "xz": _xz, "zstd": _Zstd}
 PACKED = frozenset(_UNPACKERS)
 """Kinds of `magic` that Unpacked takes."""
 

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import math
 import os
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -203,12 +204,16 @@ def _from_paths(
     reads = _Reads(evidence, texts, deadline, options.since)
     at_end.callback(reads.abandon)
     held: list[given.GivenTree | given.TreeText] = []
+    captured: set[str] = set()
     for spec in specs:
         for part in given.expand(spec, deadline):
             if isinstance(part, given.Refused):
                 evidence.gap(None, "given", Gap(("reading",), part.reason, part.kind, "", part.path))
             elif isinstance(part, (given.GivenTree, given.TreeText)):
                 held.append(part)
+            elif isinstance(part, given.GivenCapture):
+                progress(part.path)
+                captured.add(_captured(evidence, part, modules, given.split(spec)[1]))
             elif time.monotonic() > deadline:
                 part.stream.close()
                 reason = "was not read to its end in time"
@@ -229,8 +234,32 @@ def _from_paths(
     for node, source, place, item in assign.assign(_with_standard_input(found)):
         evidence.add_item(node, source, item, place)
     bundles = {nodes[part.group] for part in trees if part.manifest}
-    _not_given(evidence, modules, missing, known | bundles)
+    _not_given(evidence, modules, missing, known | bundles, captured)
     return [read.path for read in found if not read.recognised]
+
+
+def capture_name(path: str) -> str:
+    """Return what a capture is called that no node is named for."""
+    name = re.sub(r"(\.(pcap|pcapng|cap))?(\.(gz|zst|xz|bz2))?$", "", os.path.basename(path))
+    return "capture" if path == "-" else name or "capture"
+
+
+def _captured(evidence: Evidence, part: given.GivenCapture, modules: Mapping[str, ModuleType], alone: str) -> str:
+    # Reads a packet capture; returns the node that it is about: the one named, else the file's name.
+    node = part.node or capture_name(part.path)
+    complete = True
+    try:
+        for item in modules["captures"].capture(part.stream, part.path):
+            evidence.add_item(node, "captures", item)
+            complete = complete and not isinstance(item, Gap)
+        evidence.add(node, {"source": "captures", "complete": int(complete) or None}, "reading", part.path)
+    except BadFile as error:
+        if error.path == given.shown(alone):
+            raise
+        evidence.gap(None, "given", Gap(("reading",), f"{error.place}: {error.wanted}", "unreadable", "", error.path))
+    finally:
+        part.stream.close()
+    return node
 
 
 class _Done(NamedTuple):
@@ -363,14 +392,20 @@ def _with_standard_input(reads: list[assign.Read]) -> list[assign.Read]:
 
 
 def _not_given(
-    evidence: Evidence, modules: Mapping[str, ModuleType], missing: Mapping[str, set[str]], known: frozenset[str]
+    evidence: Evidence,
+    modules: Mapping[str, ModuleType],
+    missing: Mapping[str, set[str]],
+    known: frozenset[str],
+    captured: set[str],
 ) -> None:
+    # A capture is about the wire: nothing of a node is wanted beside it, and of a node no capture is.
     # With --from, a table that nothing given could fill for a node is a gap; logs by kind, since rules read them by kind.
     evidence.db.execute(
         "DELETE FROM gap WHERE kind = 'not_given' AND EXISTS"
         " (SELECT 1 FROM reading r WHERE r.node = gap.node AND r.source = gap.source AND r.complete)"
     )  # an excerpt beside the whole of it
     skipped = {"peering", "node", "gap", "reading", "log", "expect", *SHIPPED, *MADE_OF, *_NOT_OF_EVERY_NODE}
+    skipped |= set(modules["captures"].TABLES)
     filled = {name: evidence.nodes_of(name) for name in table_names() if name not in skipped}
     for node, source in evidence.db.execute("SELECT node, source FROM reading WHERE complete").fetchall():
         for table in modules[source].TABLES if source in modules else ():
@@ -380,7 +415,8 @@ def _not_given(
     filled["kernel_event"] = {node for node, whole in kernel.items() if whole}
     filled["app_event"] = {row[0] for row in evidence.db.execute("SELECT node FROM reading WHERE log = 'application'")}
     filled["completion"] |= filled["app_event"]  # a log without one is an answer
-    nodes = set().union(*filled.values(), kernel, evidence.nodes_of("reading"))
+    read = {row[0] for row in evidence.db.execute("SELECT node FROM reading WHERE source <> 'captures'")}
+    nodes = set().union(*filled.values(), kernel, evidence.nodes_of("reading")) - (captured - read)
     how = "add it with --from, or run rdmadiag check on the node"
     for node in sorted(name for name in nodes - known if name):
         lacking = [table for table, having in filled.items() if node not in having]

@@ -41,6 +41,15 @@ class GivenText(NamedTuple):
     """The command that printed it, where the archive tells."""
 
 
+class GivenCapture(NamedTuple):
+    """A packet capture to be read once."""
+
+    node: str | None
+    path: str
+    group: str
+    stream: archive.Stream
+
+
 class GivenTree(NamedTuple):
     """A captured tree, with an earlier sample of its counters where there is one."""
 
@@ -90,7 +99,7 @@ class Refused(NamedTuple):
     kind: str = "unreadable"
 
 
-Part = GivenText | GivenTree | TreeText | Refused
+Part = GivenText | GivenTree | TreeText | GivenCapture | Refused
 
 
 def expand(spec: str, deadline: float = math.inf) -> Iterator[Part]:
@@ -188,9 +197,11 @@ def _opened(
             yield from _members(node, path, archive.tar(inner, MEMBER_BYTES))
         elif kind == "zip" and inner is stream:
             yield from _members(node, path, archive.zipped(_seekable(stream), MEMBER_BYTES, deadline))
+        elif kind == "capture":
+            closing = None
+            yield GivenCapture(node, path, group, inner)
         elif kind:
-            how = "zstd -d" if kind == "zstd" else "it is packed twice"
-            yield Refused(path, f"{kind}: not read as it is; unpack it first ({how})")
+            yield Refused(path, f"{kind}: not read as it is; unpack it first (it is packed twice)")
         elif os.path.basename(path) == "tree.txt" or head.startswith(b"# seconds "):
             folder = os.path.dirname(path) if os.path.basename(path) == "tree.txt" else None
             yield TreeText(node, path, group, inner.read(TREE_BYTES + 1), functools.partial(_beside, folder))

@@ -1037,6 +1037,269 @@ CREATE TABLE register (
   origin TEXT                -- where the row was read
 );
 
+-- Packet captures, one row a file; frames are numbered from 1 as Wireshark numbers them. (rdmadiag/roce, from pcap and pcapng files)
+CREATE TABLE capture (
+  node TEXT,                 -- node, or the file's name where none is given
+  file TEXT,                 -- path
+  kind TEXT,                 -- 'pcap, us', 'pcap, ns' or 'pcapng'
+  links TEXT,                -- link types
+  snaplen INTEGER,           -- longest part of a packet that was kept [bytes]
+  packets INTEGER,           -- packets [count]
+  roce2 INTEGER,             -- RoCEv2 packets [count]
+  roce1 INTEGER,             -- RoCEv1 packets: decoded, not analysed [count]
+  native_ib INTEGER,         -- packets with an LRH (ERF, InfiniBand link type): not analysed [count]
+  fragments INTEGER,         -- IP fragments: not analysed [count]
+  undecoded INTEGER,         -- packets cut off in their headers, or whose lengths cannot be [count]
+  other TEXT,                -- what the other packets are, with counts
+  cut INTEGER,               -- packets kept only in part [count]
+  seconds REAL,              -- from the first RoCE packet to the last [s]
+  start REAL,                -- time of the first RoCE packet [s since 1970]
+  dropped INTEGER,           -- packets that the capturing interface lost [count] (pcapng isb_ifdrop, isb_osdrop); NULL where the file does not say
+  duplicates INTEGER,        -- packets that a mirror delivered twice, taken out [count]
+  possible_duplicates INTEGER, -- equal packets of senders that leave the IP ID constant, not taken out [count]
+  icrc_good INTEGER,         -- packets whose ICRC is right [count]
+  icrc_bad INTEGER,          -- packets whose ICRC is wrong [count]
+  icrc_unchecked INTEGER,    -- packets that are cut: their ICRC cannot be checked [count]
+  icrc_bad_frames TEXT,      -- the first frames of these
+  malformed INTEGER,         -- packets whose lengths contradict their headers [count]
+  malformed_frames TEXT,     -- the first frames of these
+  unknown_opcodes TEXT,      -- reserved opcodes seen
+  unknown_opcode_frames TEXT, -- one frame of each
+  bad_tver_frames TEXT,      -- frames whose BTH transport version is not 0
+  request_streams INTEGER,   -- streams of requests [count]
+  answer_streams INTEGER,    -- streams of answers [count]
+  unpaired_answers INTEGER,  -- streams of answers whose requests are not known [count]
+  cnps INTEGER,              -- congestion notification packets [count]
+  datagrams INTEGER,         -- UD packets [count]
+  request_sports INTEGER,    -- different UDP source ports of streams of requests [count]
+  partial TEXT,              -- what was left out; NULL when nothing was
+  origin TEXT,               -- path
+  UNIQUE (node, file)
+);
+
+-- Flows of a capture: the requests of one QP to another, with the answers to them. The BTH names no source QP: `pairing` says how the answers were found.
+CREATE TABLE flow (
+  node TEXT,                 -- node, or the file's name where none is given
+  flow INTEGER,              -- number of the flow in its file
+  src TEXT,                  -- requester's address
+  dst TEXT,                  -- responder's address
+  qpn INTEGER,               -- responder's QP number (DestQP of the requests)
+  peer_qpn INTEGER,          -- requester's QP number (DestQP of the answers)
+  life INTEGER,              -- 0; more where the same QP number was used again
+  pairing TEXT,              -- 'CM handshake', 'PSN echo' or 'not paired'
+  confidence TEXT,           -- certain, high, medium, none
+  answers_seen INTEGER,      -- 1 answers are paired; 0 none is, though packets of that direction are captured; NULL that direction is not captured
+  transport TEXT,            -- 'RC or XRC' or 'UC'
+  packets INTEGER,           -- requests [count]
+  payload_bytes INTEGER,     -- payload of requests [bytes]
+  fresh_bytes INTEGER,       -- the same without repeats [bytes]
+  messages INTEGER,          -- messages sent to their end [count]
+  sends INTEGER,             -- SENDs [count]
+  writes INTEGER,            -- RDMA WRITEs [count]
+  reads INTEGER,             -- RDMA READs [count]
+  atomics INTEGER,           -- atomics [count]
+  flushs INTEGER,            -- FLUSHes [count]
+  atomic_writes INTEGER,     -- ATOMIC WRITEs [count]
+  first_frame INTEGER,       -- first frame
+  last_frame INTEGER,        -- last frame
+  start_seconds REAL,        -- when it began, from the start of the capture [s]
+  seconds REAL,              -- from its first request to its last [s]
+  goodput_gbps REAL,         -- payload without repeats [Gb/s]
+  throughput_gbps REAL,      -- payload with repeats [Gb/s]
+  latencies INTEGER,         -- requests whose answer was found [count]
+  ack_us_p50 REAL,           -- request to answer, median [us]
+  ack_us_p99 REAL,           -- request to answer, 99th percentile [us]
+  ack_us_max REAL,           -- request to answer, longest [us]
+  open_psns INTEGER,         -- PSNs that were not acknowledged when the capture ended [count]
+  state TEXT,                -- idle, in progress, resending, waits for a receive, dead after a fatal NAK, retries exhausted, resends without end, RNR retries exhausted, RNR without end, no answer, unreliable, answers not in the capture
+  silent_seconds REAL,       -- from its last packet to the end of the capture [s]
+  sends_of_one INTEGER,      -- most sends of one request [count]
+  resends INTEGER,           -- episodes of resending [count]
+  resent_packets INTEGER,    -- packets sent again [count]
+  resent_bytes INTEGER,      -- payload sent again [bytes]
+  resends_after_nak INTEGER, -- episodes that a NAK 60 asked for [count]
+  resends_after_rnr INTEGER, -- episodes that an RNR NAK asked for [count]
+  resends_timeout INTEGER,   -- episodes after a timeout [count]
+  resends_read_rerequest INTEGER, -- READs that asked again for the rest of their data [count]
+  resends_answer_lost INTEGER, -- episodes though the answer had passed the tap [count]
+  resends_after_fatal INTEGER, -- episodes after a NAK that ends the QP [count]
+  resends_unexplained INTEGER, -- episodes of no known cause [count]
+  holes_reordered INTEGER,   -- PSNs that came late, without a NAK [count]
+  holes_lost_before_tap INTEGER, -- PSNs that were lost before the tap and sent again [count]
+  holes_capture_loss INTEGER, -- PSNs that were acknowledged but are not in the capture [count]
+  holes_open INTEGER,        -- PSNs that were passed over and never seen [count]
+  lost_request_before_tap INTEGER, -- episodes whose request was lost between requester and tap [count]
+  lost_request_after_tap INTEGER, -- episodes whose request was lost between tap and responder [count]
+  lost_answer_after_tap INTEGER, -- episodes whose answer was lost between tap and requester [count]
+  nak_sequence INTEGER,      -- NAKs 60 [count]
+  nak_fatal INTEGER,         -- NAKs 61 to 64 [count]
+  rnr_naks INTEGER,          -- RNR NAKs [count]
+  hole_to_nak_us REAL,       -- a hole at the tap to its NAK, median [us]
+  nak_to_resend_us REAL,     -- NAK 60 to the first resend, median [us]
+  response_holes INTEGER,    -- holes in READ answers [count]
+  response_hole_frame INTEGER, -- frame after the first of them
+  acks INTEGER,              -- ACKs [count]
+  ackreq_per_packet REAL,    -- share of requests that ask for an ACK
+  last_credits INTEGER,      -- credits in the last AETH [count]; NULL unlimited
+  pmtu INTEGER,              -- path MTU seen [bytes]
+  timeout_seen_ms REAL,      -- time between sends of one request, median [ms]
+  timeout_code_seen INTEGER, -- the local ACK timeout nearest to it
+  retry_cnt_seen INTEGER,    -- resends before the requester gave up [count]
+  rnr_retry_seen INTEGER,    -- RNR resends before the requester gave up [count]
+  rnr_timer_seen INTEGER,    -- code in the first RNR NAK
+  rnr_timer_ms REAL,         -- its time [ms]
+  rnr_wait_ms REAL,          -- wait after it [ms]
+  cm_frame INTEGER,          -- frame of the CM REQ, where it is captured
+  cm_starting_psn INTEGER,   -- first PSN that CM agreed on
+  cm_pmtu INTEGER,           -- path MTU that CM agreed on [bytes]
+  cm_timeout INTEGER,        -- local ACK timeout in the CM REQ
+  cm_retry_cnt INTEGER,      -- retry_cnt in the CM REQ
+  cm_rnr_retry INTEGER,      -- rnr_retry that CM agreed on
+  sport INTEGER,             -- UDP source port of the first request
+  other_sports INTEGER,      -- requests with another UDP source port [count]
+  dscp INTEGER,              -- DSCP of the first request
+  pkey INTEGER,              -- P_Key of the first request
+  answer_dscp INTEGER,       -- DSCP of the first answer
+  ce INTEGER,                -- requests marked CE [count]
+  ce_share REAL,             -- their share
+  ce_frame INTEGER,          -- the first one's frame
+  ect INTEGER,               -- requests with ECT(0) or ECT(1) [count]
+  not_ect INTEGER,           -- requests without ECN [count]
+  cnps INTEGER,              -- CNPs for the requester's QP [count]
+  cnp_dscp INTEGER,          -- DSCP of the first CNP
+  cnp_frame INTEGER,         -- its frame
+  cnp_gap_us_min REAL,       -- shortest time between two CNPs [us]
+  ce_per_cnp REAL,           -- CE marks for each CNP
+  ce_to_cnp_us REAL,         -- first CE mark to first CNP [us]
+  gbps_before_cnp REAL,      -- payload in the millisecond before a CNP, mean [Gb/s]
+  gbps_after_cnp REAL,       -- payload in the millisecond after a CNP, mean [Gb/s]
+  icrc_bad INTEGER,          -- requests whose ICRC is wrong [count]
+  icrc_bad_frame INTEGER,    -- the first one's frame
+  illegal INTEGER,           -- requests whose opcode cannot follow the one before [count]
+  illegal_frame INTEGER,     -- the first one's frame
+  bad_length INTEGER,        -- WRITEs whose RETH length is not that of their payload [count]
+  bad_length_frame INTEGER,  -- the first one's frame
+  msn_back INTEGER,          -- answers whose MSN is below the one before [count]
+  msn_back_frame INTEGER,    -- the first one's frame
+  other_mac INTEGER,         -- packets of this flow with another source MAC address [count]
+  other_mac_frame INTEGER,   -- the first one's frame
+  other_ttl INTEGER,         -- packets with another TTL [count]
+  other_ttl_frame INTEGER,   -- the first one's frame
+  other_dscp INTEGER,        -- packets with another DSCP [count]
+  other_dscp_frame INTEGER,  -- the first one's frame
+  other_mig INTEGER,         -- packets with another MigReq bit [count]
+  frames TEXT,               -- first and last frame
+  filter TEXT,               -- tshark display filter that shows it
+  origin TEXT,               -- path
+  UNIQUE (node, flow, origin)
+);
+
+-- Answers of a flow that are no ACK: one row a flow and syndrome, with the request that the first one is about.
+CREATE TABLE flow_nak (
+  node TEXT,                 -- node, or the file's name where none is given
+  flow INTEGER,              -- flow; NULL when no request in the capture fits
+  src TEXT,                  -- requester's address
+  dst TEXT,                  -- responder's address
+  qpn INTEGER,               -- responder's QP number
+  peer_qpn INTEGER,          -- requester's QP number
+  syndrome INTEGER,          -- AETH syndrome
+  name TEXT,                 -- its meaning (rdmadiag explain aeth)
+  count INTEGER,             -- how many [count]
+  psn INTEGER,               -- PSN of the first
+  frames TEXT,               -- the first frames
+  victim_frame INTEGER,      -- frame of the request that the first is about
+  victim_opcode TEXT,        -- its opcode
+  rkey INTEGER,              -- its R_Key
+  va TEXT,                   -- its address, hexadecimal
+  size_bytes INTEGER,        -- its DMA length [bytes]
+  rkey_served_elsewhere INTEGER, -- requests with the same R_Key that were acknowledged before [count]
+  requests_after INTEGER,    -- requests sent after it, for NAKs that end a QP [count]
+  contradicted INTEGER,      -- 1 when a later ACK acknowledged what it refused
+  never_sent INTEGER,        -- 1 when its PSN lies beyond everything sent
+  below_window INTEGER,      -- 1 when its PSN was acknowledged before, or lies before the first request captured
+  orphan INTEGER,            -- 1 when no request in the capture fits it
+  requests_seen INTEGER,     -- for these: 1 when packets of the other direction are captured
+  filter TEXT,               -- tshark display filter that shows it
+  origin TEXT                -- path
+);
+
+-- Resends and holes of a flow by cause.
+CREATE TABLE flow_resend (
+  node TEXT,                 -- node, or the file's name where none is given
+  flow INTEGER,              -- flow
+  src TEXT,                  -- requester's address
+  dst TEXT,                  -- responder's address
+  qpn INTEGER,               -- responder's QP number
+  peer_qpn INTEGER,          -- requester's QP number
+  what TEXT,                 -- 'resend' or 'hole'
+  cause TEXT,                -- as in the columns resends_... and holes_... of table flow
+  episodes INTEGER,          -- episodes [count]
+  packets INTEGER,           -- packets sent again, or PSNs passed over [count]
+  payload_bytes INTEGER,     -- payload sent again [bytes]
+  frames TEXT,               -- the first frames
+  filter TEXT,               -- tshark display filter that shows them
+  origin TEXT                -- path
+);
+
+-- CM handshakes in a capture (REQ, REP, RTU, REJ, DREQ as UD packets to QP 1). (IBA vol 1, 12.6)
+CREATE TABLE cm_handshake (
+  node TEXT,                 -- node, or the file's name where none is given
+  src TEXT,                  -- who asked
+  dst TEXT,                  -- who was asked
+  state TEXT,                -- last message: REQ, REP, RTU, REJ, DREQ, DREP
+  qpn INTEGER,               -- QP number of the one who asked
+  peer_qpn INTEGER,          -- QP number of the one who was asked
+  starting_psn INTEGER,      -- first PSN of the one who asked
+  peer_starting_psn INTEGER, -- first PSN of the other
+  path_mtu INTEGER,          -- path MTU [bytes]
+  timeout INTEGER,           -- local ACK timeout code
+  retry_cnt INTEGER,         -- retry_cnt
+  rnr_retry INTEGER,         -- RNR retries asked of the peer
+  peer_rnr_retry INTEGER,    -- the peer's
+  req_sent INTEGER,          -- REQs sent [count]
+  req_frame INTEGER,         -- frame of the first REQ
+  rep_frame INTEGER,         -- frame of the REP
+  rtu_frame INTEGER,         -- frame of the RTU
+  rej_frame INTEGER,         -- frame of the REJ
+  rej_reason INTEGER,        -- reason of the REJ
+  rej_meaning TEXT,          -- its meaning
+  dreq_frame INTEGER,        -- frame of the DREQ
+  answer_ms REAL,            -- REQ to REP [ms]
+  silent_seconds REAL,       -- from the REQ to the end of the capture [s]
+  origin TEXT                -- path
+);
+
+-- PFC and global pause frames in a capture, one row a sender and kind. (IEEE 802.1Qbb, 802.3 annex 31B)
+CREATE TABLE flow_control (
+  node TEXT,                 -- node, or the file's name where none is given
+  mac TEXT,                  -- MAC address of the sender
+  kind TEXT,                 -- 'PFC' or 'global pause'
+  frames INTEGER,            -- frames [count]
+  pauses INTEGER,            -- frames that stop something [count]
+  resumes INTEGER,           -- frames that only release [count]
+  priorities TEXT,           -- priorities named by PFC frames
+  first REAL,                -- time of the first [s since 1970]
+  last REAL,                 -- time of the last [s since 1970]
+  origin TEXT                -- path
+);
+
+-- Flows between two taps of one path: which packets only one of them saw, while both were capturing.
+CREATE TABLE tap_loss (
+  node TEXT,                 -- node
+  src TEXT,                  -- sender's address
+  dst TEXT,                  -- receiver's address
+  qpn INTEGER,               -- DestQP
+  both INTEGER,              -- packets seen at both taps [count]
+  only_a INTEGER,            -- packets seen at the first tap only [count]
+  only_b INTEGER,            -- packets seen at the second tap only [count]
+  a_first INTEGER,           -- 1 when packets pass the first tap before the second, 0 when after; NULL cannot be told
+  delay_us REAL,             -- first tap to second, median, by the clocks of the captures [us]
+  frames_a TEXT,             -- frames of the first capture that the second lacks
+  frames_b TEXT,             -- frames of the second capture that the first lacks
+  filter TEXT,               -- tshark display filter for the capture that has them
+  origin TEXT                -- both paths
+);
+
 -- What the site expects of its nodes (--expect FILE); without one, a node's own NICs are compared with each other.
 CREATE TABLE expect (
   node TEXT,                 -- node

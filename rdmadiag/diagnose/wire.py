@@ -1,0 +1,119 @@
+"""One look at packet captures: read them, evaluate the rules about the wire, report, with the flows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rdmadiag.diagnose import engine, report, rulebook
+from rdmadiag.errors import BadFile, BadInput
+from rdmadiag.evidence import collect, given
+from rdmadiag.evidence.row import Gap, Row
+from rdmadiag.evidence.store import Evidence
+
+Progress = Callable[[str, int, int, int], None]
+"""Called with a file's name, bytes read, bytes in all (0: not known), and packets read."""
+_NAMED = {"flow_nak": "naks", "flow_resend": "resends_by_cause"}
+
+
+class Looked(NamedTuple):
+    """A finished look. `report` is rdmadiag.report/1 with `flows`; `found` the analysis of each file, in order."""
+
+    report: dict[str, Any]
+    evidence: Evidence
+    found: list[Any]
+
+
+def look(
+    specs: Sequence[str],
+    taps: Sequence[str] = (),
+    fail_on: str = "warning",
+    site: str | None = None,
+    progress: Progress | None = None,
+    each: Callable[[Any], None] | None = None,
+) -> Looked:
+    """Read captures ([NODE=]PATH or -), and compare two `taps` of one path. Raises BadFile, BadInput."""
+    if len(taps) not in (0, 2):
+        raise BadInput(f"--tap is wanted twice, the capture before and the one behind; got it {len(taps)} times")
+    whole = rulebook.load()
+    book = rulebook.Rulebook(rule for rule in whole if rule.layer == "wire")
+    overrides: Mapping[str, Mapping[str, Any]] = rulebook.site_parameters(site, whole) if site else {}
+    evidence = Evidence(rulebook.extra_log_columns(book))
+    found = [_read(evidence, spec, progress, each) for spec in specs]
+    if taps:
+        found += _compared(evidence, taps, progress)
+    evidence.finish()
+    results = engine.evaluate(evidence, book, overrides)
+    result = report.build(evidence, book, results, fail_on, (), [*specs, *taps])
+    result["flows"] = flows(evidence)
+    return Looked(result, evidence, found)
+
+
+def _read(evidence: Evidence, spec: str, progress: Progress | None, each: Callable[[Any], None] | None) -> Any:
+    from rdmadiag.roce import analysis
+    from rdmadiag.sources import captures
+
+    parts = list(given.expand(spec, math.inf))
+    part = parts[0]
+    if len(parts) != 1 or not isinstance(part, given.GivenCapture):
+        reason = part.reason if isinstance(part, given.Refused) else "not a capture"
+        raise BadFile(
+            given.shown(given.split(spec)[1]),
+            "",
+            f"{reason}; wanted one pcap or pcapng file, packed with gzip or zstd or not",
+        )
+    node = part.node or collect.capture_name(part.path)
+    size = getattr(part.stream, "length", lambda: 0)()
+    tell = None if progress is None else (lambda at, packets: progress(part.path, at, size, packets))
+    try:
+        found = analysis.analyse(part.stream, part.path, tell, each)
+    finally:
+        part.stream.close()
+    gaps = False
+    for item in captures.rows(found, part.path):
+        evidence.add_item(node, "captures", item)
+        gaps = gaps or isinstance(item, Gap)
+    evidence.add(node, {"source": "captures", "complete": None if gaps else 1}, "reading", part.path)
+    return found
+
+
+def _compared(evidence: Evidence, taps: Sequence[str], progress: Progress | None) -> list[Any]:
+    from rdmadiag.roce.taps import Tap, compare
+
+    both = [Tap(), Tap()]
+    found = [_read(evidence, spec, progress, tap) for spec, tap in zip(taps, both, strict=True)]
+    rows = compare(*both)
+    place = " and ".join(given.shown(given.split(spec)[1]) for spec in taps)
+    for row in rows:
+        evidence.add_item("taps", "captures", Row("tap_loss", row, place))
+    if not rows:
+        reason = "no packet is in both captures: they are not of one path, or not of one time"
+        evidence.gap(
+            "taps", "captures", Gap(("tap_loss",), reason, "unreadable", "capture both at the same time", place)
+        )
+    if any(tap.left_out for tap in both):
+        evidence.gap(
+            "taps",
+            "captures",
+            Gap(("tap_loss",), "only the first packets of each tap are compared", "truncated", "", place),
+        )
+    return found
+
+
+def flows(evidence: Evidence) -> list[dict[str, Any]]:
+    """Return the rows of table flow with their NAKs and resends."""
+    rows = _rows(evidence, "SELECT * FROM flow ORDER BY node, origin, flow")
+    by_flow = {(row["node"], row["origin"], row["flow"]): row for row in rows}
+    for table, name in _NAMED.items():
+        for entry in _rows(evidence, f"SELECT * FROM {table}"):
+            owner = by_flow.get((entry.pop("node"), entry.pop("origin"), entry.pop("flow", None)))
+            if owner is not None:
+                owner.setdefault(name, []).append(entry)
+    return rows
+
+
+def _rows(evidence: Evidence, sql: str) -> list[dict[str, Any]]:
+    cursor = evidence.db.execute(sql)
+    names = [column[0] for column in cursor.description]
+    return [{name: value for name, value in zip(names, row, strict=True) if value is not None} for row in cursor]

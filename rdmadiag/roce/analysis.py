@@ -1,0 +1,155 @@
+"""One capture read to its end: rows of the evidence tables about the wire, and what they leave out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from rdmadiag.roce import capture, columns, flows
+from rdmadiag.roce.columns import Columns
+from rdmadiag.roce.engine import Engine
+
+TABLES = ("capture", "flow", "flow_nak", "flow_resend", "cm_handshake", "flow_control")
+Progress = Callable[[int, int], None]
+"""Called with bytes of the file and packets read so far."""
+
+
+@dataclass
+class Analysis:
+    """What a capture holds. `tables`: rows by table; `partial`: what was left out, one sentence each."""
+
+    engine: Engine
+    tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    partial: list[str] = field(default_factory=list)
+
+
+def analyse(
+    stream: capture.Stream, path: str, progress: Progress | None = None, each: Callable[[Columns], None] | None = None
+) -> Analysis:
+    """Read a capture to its end. `each` sees the columns of every chunk. Raises BadFile when it is no capture."""
+    reader = capture.Capture(stream, path)
+    engine = Engine()
+    reasons = np.zeros(len(columns.REASONS), np.int64)
+    totals = {"packets": 0, "cut": 0, "bytes": 0}
+    pauses: dict[tuple[int, int], dict[str, Any]] = {}
+    for chunk in reader.chunks():
+        c = columns.decode(chunk)
+        reasons += np.bincount(c.why, minlength=len(reasons))
+        totals["packets"] += len(chunk.start)
+        totals["cut"] += int((chunk.captured < chunk.length).sum())
+        totals["bytes"] += int(chunk.length.sum())
+        _paused(c, pauses)
+        engine.take(c)
+        if each is not None:
+            each(c)
+        if progress is not None:
+            progress(chunk.position, totals["packets"])
+    engine.finish()
+    found, naks, resends, left_out = flows.flows(engine)
+    result = Analysis(engine)
+    result.partial = _partial(reader, engine, left_out)
+    result.tables = {
+        "capture": [_capture(reader, engine, reasons, totals, result.partial)],
+        "flow": found,
+        "flow_nak": naks,
+        "flow_resend": resends,
+        "cm_handshake": flows.handshakes(engine),
+        "flow_control": list(pauses.values()),
+    }
+    return result
+
+
+def columns_of(stream: capture.Stream, path: str, each: Callable[[Columns], None]) -> None:
+    """Give the columns of every chunk of a capture to `each`. Raises BadFile when it is no capture."""
+    for chunk in capture.Capture(stream, path).chunks():
+        each(columns.decode(chunk))
+
+
+def _partial(reader: capture.Capture, engine: Engine, left_out: int) -> list[str]:
+    found = []
+    if reader.problem:
+        found.append(f"not read to its end: {reader.problem}")
+    if engine.streams.left_out:
+        found.append(
+            f"{engine.streams.left_out} packets of streams beyond the first {engine.streams.limit} are not analysed"
+        )
+    if left_out:
+        found.append(f"{left_out} flows (those without trouble first) are left out of the rows")
+    if engine.psn.odd_left_out:
+        found.append(f"{engine.psn.odd_left_out} holes, repeats or NAKs beyond the limits are only counted")
+    if engine.series.notices_left_out:
+        found.append(f"{engine.series.notices_left_out} CNPs have no times")
+    if engine.connections.left_out:
+        found.append(f"{engine.connections.left_out} CM handshakes are left out")
+    return found
+
+
+def _capture(
+    reader: capture.Capture, engine: Engine, reasons: np.ndarray, totals: dict[str, int], partial: list[str]
+) -> dict[str, Any]:
+    roce = int(reasons[columns.ROCE2] + reasons[columns.ROCE1])
+    other = [
+        f"{columns.REASONS[n]}: {count}" for n, count in enumerate(reasons.tolist()) if count and n > columns.ROCE1
+    ]
+    spaces = np.bincount(engine.streams.t["space"][: engine.streams.count], minlength=5)
+    t = engine.streams.t[: engine.streams.count]
+    return {
+        "file": reader.path,
+        "kind": reader.kind,
+        "links": ", ".join(sorted({capture.LINK_NAMES.get(link, f"link type {link}") for link in reader.links})),
+        "snaplen": reader.snaplen,
+        "packets": totals["packets"],
+        "roce2": int(reasons[columns.ROCE2]),
+        "roce1": int(reasons[columns.ROCE1]),
+        "native_ib": int(reasons[columns.NATIVE]),
+        "fragments": int(reasons[columns.FRAGMENT]),
+        "undecoded": int(reasons[[columns.CUT, columns.LENGTH, columns.TAGS]].sum()),
+        "other": "; ".join(other),
+        "cut": totals["cut"],
+        "seconds": (engine.last_time - engine.first_time) / 1e9 if roce else 0.0,
+        "start": engine.first_time / 1e9 if roce else None,
+        "dropped": reader.dropped,
+        "duplicates": engine.duplicates,
+        "possible_duplicates": engine.possible_duplicates,
+        "icrc_good": engine.good_icrc,
+        "icrc_bad": engine.bad_icrc,
+        "icrc_unchecked": engine.unchecked_icrc,
+        "icrc_bad_frames": ", ".join(map(str, engine.bad_frames[:3])) or None,
+        "malformed": engine.malformed,
+        "malformed_frames": ", ".join(map(str, engine.malformed_frames)) or None,
+        "unknown_opcodes": ", ".join(f"{value:#04x}" for value in sorted(engine.unknown_opcodes)) or None,
+        "unknown_opcode_frames": ", ".join(str(f) for frames in engine.unknown_opcodes.values() for f in frames[:1])
+        or None,
+        "bad_tver_frames": ", ".join(map(str, engine.bad_tver[:3])) or None,
+        "request_streams": int(spaces[0]),
+        "answer_streams": int(spaces[1]),
+        "unpaired_answers": int(((t["space"] == 1) & (t["partner"] < 0)).sum()),
+        "cnps": int(t["packets"][t["space"] == 2].sum()),
+        "datagrams": int(t["packets"][t["space"] == 3].sum()),
+        "request_sports": len(np.unique(t["sport"][t["space"] == 0])),
+        "partial": "; ".join(partial) or None,
+    }
+
+
+def _paused(c: Columns, pauses: dict[tuple[int, int], dict[str, Any]]) -> None:
+    for time, mac, pfc, quanta in c.pauses:
+        key = (mac, pfc)
+        if key not in pauses and len(pauses) >= 4096:
+            continue
+        entry = pauses.setdefault(
+            key,
+            {
+                "mac": ":".join(f"{mac:012x}"[n : n + 2] for n in range(0, 12, 2)), "kind": "PFC" if pfc else "global pause", "frames": 0,
+                "pauses": 0, "resumes": 0, "priorities": "", "first": time / 1e9, "last": time / 1e9,
+            },
+        )  # fmt: skip
+        entry["frames"] += 1
+        entry["pauses"] += any(q > 0 for q in quanta)
+        entry["resumes"] += any(q == 0 for q in quanta) and not any(q > 0 for q in quanta)
+        entry["last"] = time / 1e9
+        if pfc:
+            known = set(entry["priorities"].split())
+            entry["priorities"] = " ".join(sorted(known | {str(n) for n, q in enumerate(quanta) if q >= 0}))

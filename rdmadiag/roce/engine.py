@@ -1,0 +1,181 @@
+"""The engine: takes header columns chunk by chunk, and keeps what is known of the capture and every stream in it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from rdmadiag.roce import cm, headers, icrc
+from rdmadiag.roce.columns import Columns
+from rdmadiag.roce.headers import REQUEST
+from rdmadiag.roce.psn import Psn
+from rdmadiag.roce.series import Series
+from rdmadiag.roce.streams import Segments, Streams
+
+DUPLICATE_NS = 200_000
+"""The same packet seen again within this time was mirrored twice [ns]."""
+
+
+class Engine:
+    """Feeds on Columns; `streams`, `psn`, `series` and the counts are read when all is in."""
+
+    def __init__(self) -> None:
+        self.streams = Streams()
+        self.series = Series()
+        self.psn = Psn(self.streams, self.series)
+        self.duplicates = 0
+        self.possible_duplicates = 0
+        self.roce1 = 0
+        self.bad_icrc = 0
+        self.good_icrc = 0
+        self.unchecked_icrc = 0
+        self.bad_frames: list[int] = []
+        self.malformed = 0
+        self.malformed_frames: list[int] = []
+        self.unknown_opcodes: dict[int, list[int]] = {}
+        self.bad_tver: list[int] = []
+        self.connections = cm.Connections()
+        self.first_time = self.last_time = 0
+        self._hashes = np.empty(0, np.uint64)
+        self._hash_times = np.empty(0, np.int64)
+        self._hash_ids = np.empty(0, np.int64)
+
+    def take(self, c: Columns) -> None:
+        """Take the packets of one chunk."""
+        if not len(c):
+            return
+        if not self.last_time:
+            self.first_time = self.last_time = int(c.time[0])
+        self.first_time = min(self.first_time, int(c.time.min()))
+        self.last_time = max(self.last_time, int(c.time.max()))
+        state = c.icrc()
+        usable = ~c.roce1
+        self.roce1 += int(c.roce1.sum())
+        self._count_icrc(c, state)
+        usable &= self._fresh(c)
+        self._odd_headers(c, usable)
+        bad_length = c.payload < 0
+        usable &= ~bad_length
+        space = headers.SPACE[c.opcode]
+        usable &= space != headers.OTHER
+        # A broken answer never reached its requester; a broken request was sent, and counts as such.
+        rows = np.nonzero(usable & ~((state == icrc.BAD) & (space != REQUEST)))[0]
+        if not len(rows):
+            return
+        s = self.streams.place(c, rows, space[rows])
+        if not len(s.order):
+            return
+        cm.take(c, np.sort(s.order[space[s.order] == headers.DATAGRAM]), self.connections)
+        self._totals(c, s, state)
+        self.psn.take(c, s)
+
+    def _count_icrc(self, c: Columns, state: np.ndarray) -> None:
+        counts = np.bincount(state, minlength=3)
+        self.unchecked_icrc += int(counts[0])
+        self.good_icrc += int(counts[1])
+        self.bad_icrc += int(counts[2])
+        if counts[2] and len(self.bad_frames) < 8:
+            self.bad_frames += c.frame[state == icrc.BAD][: 8 - len(self.bad_frames)].tolist()
+
+    def _odd_headers(self, c: Columns, usable: np.ndarray) -> None:
+        wrong = usable & (c.payload < 0) & headers.LAID_OUT[c.opcode]
+        if wrong.any():
+            self.malformed += int(wrong.sum())
+            self.malformed_frames = (self.malformed_frames + c.frame[wrong][:3].tolist())[:3]
+        unknown = np.nonzero(usable & headers.RESERVED[c.opcode])[0]
+        for row in unknown[:1000].tolist():
+            frames = self.unknown_opcodes.setdefault(int(c.opcode[row]), [])
+            if len(frames) < 3:
+                frames.append(int(c.frame[row]))
+        version = np.nonzero(usable & (c.flags & 15 != 0))[0]
+        if len(version) and len(self.bad_tver) < 3:
+            self.bad_tver += c.frame[version[:3]].tolist()
+
+    def _fresh(self, c: Columns) -> np.ndarray:
+        # False for packets that a mirror delivered twice: the same IP ID and bytes within DUPLICATE_NS. TTL, TOS and checksums may
+        # differ between two taps. A sender that leaves the IP ID constant repeats itself with the same bytes: those only count as possible.
+        window = np.lib.stride_tricks.sliding_window_view(c.data, 32)[c.bth].view("<u8")
+        mixed = self.streams.mixed(
+            c.src[:, 1],
+            c.dst[:, 1],
+            c.ip_id,
+            c.sport,
+            (c.end - c.bth).astype(np.uint64),
+            window[:, 0] & np.uint64(0xFFFFFF00FFFFFFFF),
+            window[:, 1],
+        )
+        short = c.end - c.bth < 32
+        mixed = np.where(short, mixed, self.streams.mixed(mixed, window[:, 2], window[:, 3]))
+        hashes = np.concatenate([self._hashes, mixed])
+        times = np.concatenate([self._hash_times, c.time])
+        ids = np.concatenate([self._hash_ids, c.ip_id])
+        order = np.argsort(hashes, kind="stable")
+        same = np.zeros(len(order), bool)
+        same[1:] = (hashes[order][1:] == hashes[order][:-1]) & (np.abs(np.diff(times[order])) < DUPLICATE_NS)
+        twice = np.zeros(len(order), bool)
+        twice[order] = same
+        old = len(self._hashes)
+        tail = slice(max(0, len(hashes) - 4096), None)
+        self._hashes, self._hash_times, self._hash_ids = hashes[tail], times[tail], ids[tail]
+        twice = twice[old:]
+        if twice.any():
+            sender = self.streams.mixed(c.src[:, 0], c.src[:, 1])
+            for one in np.unique(sender[twice]).tolist():
+                mine = sender == np.uint64(one)
+                seen = np.unique(c.ip_id[mine])
+                if len(seen) < 2 or len(seen) < 0.3 * (mine & ~twice).sum():
+                    self.possible_duplicates += int((twice & mine).sum())
+                    twice &= ~mine
+            self.duplicates += int(twice.sum())
+        return ~twice
+
+    def _totals(self, c: Columns, s: Segments, state: np.ndarray) -> None:
+        t, ids, o, at = self.streams.t, s.ids, s.order, s.start
+        ends = np.append(at[1:], len(o)) - 1
+        add = np.add.reduceat
+        t["packets"][ids] += ends - at + 1
+        t["payload"][ids] += add(np.maximum(c.payload[o], 0), at)
+        t["last_time"][ids] = np.maximum(t["last_time"][ids], np.maximum.reduceat(c.time[o], at))
+        t["last_frame"][ids] = c.frame[o][ends]
+        t["ackreq"][ids] += add(c.ackreq[o].astype(np.int64), at)
+        ecn = c.tos[o] & 3
+        marked = ecn == 3
+        t["ect"][ids] += add(((ecn == 1) | (ecn == 2)).astype(np.int64), at)
+        t["not_ect"][ids] += add((ecn == 0).astype(np.int64), at)
+        self._first(t, "ce", s, marked, c, "first_ce_frame", "first_ce_time")
+        good = state[o]
+        t["icrc_good"][ids] += add((good == icrc.GOOD).astype(np.int64), at)
+        self._first(t, "icrc_bad", s, good == icrc.BAD, c, "bad_frame")
+        for name, mine, theirs in (
+            ("other_mac", c.smac[o], t["mac"]), ("other_ttl", c.ttl[o], t["ttl"]), ("other_dscp", c.tos[o] >> 2, t["dscp"]),
+        ):  # fmt: skip
+            self._first(t, name, s, mine != theirs[s.stream], c, name + "_frame")
+        t["other_sport"][ids] += add((c.sport[o] != t["sport"][s.stream]).astype(np.int64), at)
+        t["other_mig"][ids] += add(((c.flags[o] >> 6 & 1) != t["mig"][s.stream]).astype(np.int64), at)
+        self.series.take(t, s, c.time[o], c.payload[o])
+        notices = np.nonzero(headers.SPACE[c.opcode[o]] == headers.NOTICE)[0]
+        if len(notices):
+            gaps = np.diff(c.time[o][notices], prepend=0)
+            first = np.diff(s.stream[notices], prepend=-1) != 0
+            rest = notices[~first]
+            for stream, gap in zip(s.stream[rest].tolist(), gaps[~first].tolist(), strict=True):
+                if t["min_gap"][stream] < 0 or gap < t["min_gap"][stream]:
+                    t["min_gap"][stream] = gap
+        if len(notices):
+            self.series.notices(s.stream[notices], c.time[o][notices], c.frame[o][notices])
+
+    @staticmethod
+    def _first(t: np.ndarray, name: str, s: Segments, here: np.ndarray, c: Columns, frame: str, time: str = "") -> None:
+        # Counts rows by stream, and remembers the first one's frame (and time).
+        rows = np.nonzero(here)[0]
+        if not len(rows):
+            return
+        streams, first, counts = np.unique(s.stream[rows], return_index=True, return_counts=True)
+        fresh = t[name][streams] == 0
+        t[frame][streams[fresh]] = c.frame[s.order[rows[first[fresh]]]]
+        if time:
+            t[time][streams[fresh]] = c.time[s.order[rows[first[fresh]]]]
+        t[name][streams] += counts
+
+    def finish(self) -> None:
+        """End the capture: judge what is still open."""
+        self.psn.finish()
