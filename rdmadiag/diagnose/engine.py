@@ -402,6 +402,11 @@ WORDS = {
     "irq": "interrupts of adapters (/proc/interrupts)",
     "kernel_event": "the kernel log (dmesg -T)",
     "link": "the physical link (sudo mlxlink -d DEVICE -m -c)",
+    **dict.fromkeys(
+        ("kv_transfer", "kv_request", "kv_operation", "kv_goodput", "kv_event"),
+        "KV-cache transfers (rdmadiag kv run --output FILE)",
+    ),
+    "kv_cache": "a KV block store",
     "module": "kernel modules (lsmod)",
     "module_parameter": "module parameters (/etc/modprobe.d, /sys/module)",
     "mst": "names of adapters in the firmware tools (mst status -v)",

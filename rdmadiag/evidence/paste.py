@@ -384,7 +384,8 @@ class _Reader:
             if tries > _JSON_BLOCKS or match.start() > SECTION_BYTES:
                 break
             line = number + body.count(b"\n", 0, match.start())
-            end = max(end, self._json(body, match.start(), line, command))
+            read_to = self._json(body, match.start(), line, command)
+            end = read_to if read_to > match.start() else end  # JSON of no known tool may still be lines of one
         return end
 
     def _json(self, data: bytes, start: int, number: int, command: str = "") -> int:

@@ -1037,6 +1037,121 @@ CREATE TABLE register (
   origin TEXT                -- where the row was read
 );
 
+-- Runs of KV-cache transfers: one row a run of `rdmadiag kv`, as the side that connects saw it. (result file, record transfer)
+CREATE TABLE kv_transfer (
+  node TEXT,                 -- node
+  run TEXT,                  -- name of the run (made by the run)
+  mode TEXT,                 -- push, push_imm, pull
+  peer TEXT,                 -- peer's address and port (control channel)
+  path TEXT,                 -- route that the run began with
+  kind TEXT,                 -- what that route is: rdma, tcp
+  piece_bytes INTEGER,       -- bytes of a block in one plane [bytes] (shape)
+  planes INTEGER,            -- planes: layers, times two where K and V lie apart [count] (shape)
+  requests INTEGER,          -- requests moved [count]
+  failed INTEGER,            -- requests that ended without being published [count]
+  published INTEGER,         -- publications at the consumer [count] (ledger)
+  duplicates INTEGER,        -- dones that came again and were dropped [count] (ledger)
+  late_dones INTEGER,        -- dones that came too late and were dropped [count] (ledger)
+  retries INTEGER,           -- times that a request was tried again [count]
+  reconnects INTEGER,        -- times that QPs were replaced [count]
+  posted_bytes INTEGER,      -- payload posted [bytes]
+  resent_bytes INTEGER,      -- payload posted again [bytes]
+  useful_bytes INTEGER,      -- payload of published requests [bytes]
+  acknowledged_bytes INTEGER, -- payload of completed work requests [bytes]
+  seconds REAL,              -- time of the run [s]
+  busy_seconds REAL,         -- time in which a request was under way [s]
+  bytes_per_second REAL,     -- acknowledged_bytes / busy_seconds [bytes/s]
+  canaries_damaged INTEGER,  -- pieces between requests that were written over, NULL when not looked at [count] (compared byte by byte)
+  late_written INTEGER,      -- pieces written after their lease had ended, NULL when not looked at [count] (compared byte by byte)
+  leases_expired INTEGER,    -- leases that ran out [count] (peer)
+  unfenced_reuses INTEGER,   -- slots lent again without a fence [count] (peer)
+  origin TEXT                -- file:line
+);
+
+-- Requests of such runs. States of pieces come from comparing every byte with what it should be; NULL where that was not done. (record request)
+CREATE TABLE kv_request (
+  node TEXT,                 -- node
+  run TEXT,                  -- run
+  request INTEGER,           -- number of the request
+  version INTEGER,           -- version of its content
+  path TEXT,                 -- route that it ended on
+  state TEXT,                -- published, failed
+  why TEXT,                  -- why it failed
+  seconds REAL,              -- time from asking for slots to the publication [s]
+  bytes INTEGER,             -- its payload [bytes]
+  blocks INTEGER,            -- blocks of tokens [count]
+  retries INTEGER,           -- times that it was tried again [count]
+  resent_bytes INTEGER,      -- payload posted again [bytes]
+  publications INTEGER,      -- times that it was published [count]
+  early_pieces INTEGER,      -- pieces that were not there when it was published, NULL when the consumer does not tell [count]
+  damaged_on_arrival INTEGER, -- pieces that were acknowledged and not right at first [count] (CRC)
+  corrupt INTEGER,           -- pieces with bytes of nobody after publication [count]
+  stale INTEGER,             -- pieces of an older version or incarnation [count]
+  missing INTEGER,           -- pieces that nothing was written to [count]
+  torn INTEGER,              -- pieces made of several owners' cells [count]
+  misplaced INTEGER,         -- pieces of another block or request [count]
+  origin TEXT                -- file:line
+);
+
+-- Work requests of such runs, by path, operation and status. (record operation)
+CREATE TABLE kv_operation (
+  node TEXT,                 -- node
+  run TEXT,                  -- run
+  path TEXT,                 -- route
+  op TEXT,                   -- RDMA_WRITE, RDMA_WRITE_WITH_IMM, RDMA_READ; STORE_READ for the block store
+  status TEXT,               -- ibv_wc_status without IBV_WC_, or SOFTWARE_DEADLINE (on TCP: what an RDMA transport would say)
+  operations INTEGER,        -- work requests [count]
+  bytes INTEGER,             -- their payload [bytes]
+  p50_seconds REAL,          -- median time from posting to completion [s]
+  p99_seconds REAL,          -- 99th percentile of it [s]
+  max_seconds REAL,          -- longest [s]
+  depth_mean REAL,           -- requests outstanding when one completed, mean [count]
+  depth_max INTEGER,         -- the same, most [count]
+  origin TEXT                -- file:line
+);
+
+-- Payload that arrived in each 100 ms of such runs. (record goodput)
+CREATE TABLE kv_goodput (
+  node TEXT,                 -- node
+  run TEXT,                  -- run
+  start_seconds REAL,        -- beginning of the bin, from the beginning of the run [s]
+  bytes INTEGER,             -- payload completed in it [bytes]
+  busy_seconds REAL,         -- part of it in which a request was under way [s]
+  phase TEXT,                -- before, during, after the fault; NULL where no fault was noted
+  origin TEXT                -- file:line
+);
+
+-- What happened once in such runs. (record event)
+CREATE TABLE kv_event (
+  node TEXT,                 -- node
+  run TEXT,                  -- run
+  event TEXT,                -- begin (one a run), detected (a failed status), reconnect (begun after it), moved (another device), fallback (another kind of path), resend, fault, fault_removed, demoted, probation, returned, preempted
+  seconds REAL,              -- when, from the beginning of the run [s]
+  request INTEGER,           -- request
+  status TEXT,               -- status that led to it, as kv_operation.status
+  path TEXT,                 -- route in use
+  to_path TEXT,              -- route taken instead
+  blames_path INTEGER,       -- 1 where the status speaks against the path, 0 where it does not
+  reason TEXT,               -- why
+  origin TEXT                -- file:line
+);
+
+-- Tiers of a block store. (record cache)
+CREATE TABLE kv_cache (
+  node TEXT,                 -- node
+  run TEXT,                  -- run
+  tier TEXT,                 -- memory, file
+  capacity_blocks INTEGER,   -- blocks that it may hold [count]
+  lookups INTEGER,           -- blocks asked for [count]
+  hits INTEGER,              -- found in this tier [count]
+  reusable INTEGER,          -- asked for before, so that an unlimited cache would have had them [count]
+  evictions INTEGER,         -- blocks put out [count]
+  refused INTEGER,           -- blocks not taken because all others were pinned or leased [count]
+  promotions INTEGER,        -- blocks that went up from this tier [count]
+  damaged INTEGER,           -- blocks that were not right when they were to go up, and were thrown away [count] (CRC)
+  origin TEXT                -- file:line
+);
+
 -- Packet captures, one row a file; frames are numbered from 1 as Wireshark numbers them. (rdmadiag/roce, from pcap and pcapng files)
 CREATE TABLE capture (
   node TEXT,                 -- node, or the file's name where none is given

@@ -1,10 +1,10 @@
 """Blocks that say whose they are: content made from a key, CRC, and what a block that is not as it should be is.
 
-A piece is cells of 32 bytes. A cell is the block's key (incarnation, request, version, plane, block) with a CRC of its own,
-XORed with a fixed noise that depends on the place in the piece: so any cell tells whose it is and where in the piece it
-belongs, and pieces are neither compressible nor alike. CRC is zlib.crc32 (CRC-32 of IEEE 802.3): the standard library
-has it, and it runs at 3.8 GB/s on the machine this was written on, faster than content can be made; CRC32C would need
-another package, and finds no other errors in what is compared here byte by byte anyway.
+A piece is cells of 32 bytes. A cell is the block's key (incarnation, request, version, plane, block) with a hash of it (BLAKE2b,
+4 bytes; not a CRC, because data with its own CRC behind it always has the same CRC, so all pieces would share one), XORed with
+a fixed noise that depends on the place in the piece: any cell tells whose it is and where in the piece it belongs, and pieces are
+neither compressible nor alike. The CRC of a piece is zlib.crc32 (CRC-32 of IEEE 802.3): the standard library has it, and it runs
+at 3.8 GB/s on the machine this was written on, faster than content can be made or moved here; CRC32C would need another package.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import struct
 import zlib
 from collections import Counter
 from functools import lru_cache
+from hashlib import blake2b
 from typing import NamedTuple
 
 _CELL = struct.Struct(
     "<QQIHH"
-)  # incarnation, request, version, plane, block (low 16 bits), and then 4 of the block and a CRC
+)  # incarnation, request, version, plane, block (low 16 bits), then the block's high 16 bits and a hash
 _TAIL = struct.Struct("<II")
 CELL_BYTES = _CELL.size + _TAIL.size
 CANARY_REQUEST = (1 << 64) - 1
@@ -65,7 +66,11 @@ def content(key: Key, length: int) -> bytes:
 
 def _cell(key: Key) -> bytes:
     head = _CELL.pack(key.incarnation, key.request, key.version, key.plane, key.block & 0xFFFF)
-    return head + _TAIL.pack(key.block >> 16, zlib.crc32(head + struct.pack("<I", key.block >> 16)))
+    return head + _TAIL.pack(key.block >> 16, _hash(head, key.block >> 16))
+
+
+def _hash(head: bytes, high: int) -> int:
+    return int.from_bytes(blake2b(head + high.to_bytes(4, "little"), digest_size=4).digest(), "little")
 
 
 def owners(data: bytes | bytearray | memoryview) -> Counter[Key | None]:
@@ -86,7 +91,7 @@ def _whole_noise(length: int, whole: int) -> int:
 def _owner(cell: bytes) -> Key | None:
     incarnation, request, version, plane, low = _CELL.unpack_from(cell)
     high, check = _TAIL.unpack_from(cell, _CELL.size)
-    if zlib.crc32(cell[: _CELL.size + 4]) != check:
+    if _hash(cell[: _CELL.size], high) != check:
         return None
     return Key(incarnation, request, version, plane, high << 16 | low)
 

@@ -102,9 +102,12 @@ class Pool:
         self._free += freed
         return freed
 
-    def deregistered(self, session: int) -> list[int]:
-        """Free all slots of a session whose QPs are in ERR and whose rkey is deregistered; returns them."""
-        owners = [owner for owner in (*self._leased, *self._quarantine) if owner.session == session]
+    def deregistered(self, session: int, leases: bool = True) -> list[int]:
+        """Free the slots of a session whose QPs are in ERR and whose rkey is deregistered; returns them.
+
+        `leases` False: only what waits for a fence; running requests keep their slots (they go on with a new key).
+        """
+        owners = [owner for owner in (*(self._leased if leases else ()), *self._quarantine) if owner.session == session]
         return [slot for owner in owners for slot in self.drained(owner)]
 
     def held(self, slots: Iterable[int]) -> set[int]:

@@ -87,6 +87,10 @@ class Recovery:
         """The route in use."""
         return self._routes[self._at]
 
+    def start_at(self, route: Route) -> None:
+        """Begin with another route than the first: the one that the session uses already."""
+        self._at = self._routes.index(route) if route in self._routes else 0
+
     def after(self, status: str, now: float) -> Step:
         """Return what to do after a status. A route is left after `tries` failures in a row; keys and receivers have their own count."""
         what = action(status)

@@ -226,7 +226,7 @@ class Responder:
             thread = threading.Thread(target=self._serve, args=(sock,), daemon=True, name="kv responder")
             self._socks.append(sock)
             self._threads.append(thread)
-        thread.start()
+            thread.start()  # under the lock: a fence must find it started
         return True
 
     def fence(self, seconds: float = 5.0) -> bool:

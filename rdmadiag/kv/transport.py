@@ -151,9 +151,10 @@ class Pump:
                 self._post(Work(-1, last.op, qp, last.local, last.remote, 0), last=True)
 
     def _reap(self, seconds: float, done: Callable[[Work], None] | None) -> Stalled | None:
-        for completion in self.transport.poll(seconds):
+        found = self.transport.poll(seconds)
+        for nth, completion in enumerate(found):
             if completion.status != SUCCESS:
-                return self._stop(completion.status, completion.qp, completion.wr_id)
+                return self._stop(completion.status, completion.qp, completion.wr_id, found[nth + 1 :])
             self._retire(completion, done)
         oldest = min((queue[0][1] for queue in self._queues if queue), default=None)
         if oldest is not None and time.monotonic() - oldest > self.deadline_seconds:
@@ -176,7 +177,7 @@ class Pump:
             if work.wr_id == completion.wr_id:
                 return
 
-    def _stop(self, status: str, qp: int, wr_id: int) -> Stalled:
+    def _stop(self, status: str, qp: int, wr_id: int, more: Sequence[Completion] = ()) -> Stalled:
         """Move every QP to ERR and wait for all flushes: a request whose end is not known may still be written."""
         count = self.outstanding
         now = time.monotonic()
@@ -190,6 +191,7 @@ class Pump:
         waiting = {(n, work.wr_id) for n, queue in enumerate(self._queues) for work, _ in queue} - {(qp, wr_id)}
         if status == DEADLINE:
             waiting.add((qp, wr_id))
+        waiting -= {(one.qp, one.wr_id) for one in more}
         end = now + self.deadline_seconds
         while waiting and time.monotonic() < end:
             waiting -= {(one.qp, one.wr_id) for one in self.transport.poll(0.05)}

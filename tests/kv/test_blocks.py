@@ -72,6 +72,12 @@ def test_a_free_slot_is_missing_to_who_wants_a_block_and_damaged_when_written(ke
     assert blocks.classify(blocks.content(key, length), canary) == blocks.CANARY
 
 
+@given(KEYS, KEYS, LENGTHS)
+def test_two_blocks_do_not_share_a_crc(key: Key, other: Key, length: int) -> None:
+    assume(key != other)
+    assert blocks.crc(blocks.content(key, length)) != blocks.crc(blocks.content(other, length))
+
+
 @given(KEYS, st.binary(min_size=1, max_size=300))
 def test_any_bytes_are_told_without_an_error(key: Key, data: bytes) -> None:
     assert blocks.classify(data, key) in blocks.STATES

@@ -1,0 +1,244 @@
+"""rdmadiag kv: KV-cache transfers between two processes, with every byte checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from rdmadiag.cli import _output
+from rdmadiag.errors import BadInput
+
+SHAPE = click.option("--shape", default="llama-3-70b-tp8", show_default=True, help="Shape of a block by name.")
+LAYERS = click.option("--layers", type=int, help="Layers, instead of the shape's own.")
+SLOTS = click.option(
+    "--slots", default=256, show_default=True, type=click.IntRange(2, 1 << 20), help="Slots for blocks."
+)
+FORMAT = click.option("--format", "form", default="text", type=click.Choice(["text", "json"]), show_default=True)
+
+
+@click.group(short_help="Move KV caches between two processes, and check every byte")
+def command() -> None:
+    """Move a paged KV cache between two processes: push, push with immediates, or pull; over TCP.
+
+    Blocks say whose they are; a request is published once and only when all of it was verified. What a run measured is
+    evidence: rdmadiag check --from FILE.
+
+    \b
+    Examples:
+      rdmadiag kv run --requests 4 --tokens 2048
+      rdmadiag kv run --mode pull --shape llama-3-8b --layers 8 --output result.jsonl
+      rdmadiag kv serve --host 10.0.0.2 --port 7000
+      rdmadiag kv send 10.0.0.2:7000 --trace conversation_trace.jsonl
+      rdmadiag check --from result.jsonl
+    """
+
+
+def _listening(function: Any) -> Any:
+    for option in (
+        click.option("--lease", default=30.0, show_default=True, type=click.FloatRange(0.01, 86400), help="Lease [s]."),
+        click.option(
+            "--publish-on",
+            type=click.Choice(["verified", "done"]),
+            default="verified",
+            show_default=True,
+            help="done: believe the sender, as some engines do.",
+        ),
+        click.option("--unfenced", is_flag=True, help="Lend slots again when a lease runs out, as some engines do."),
+    ):
+        function = option(function)
+    return function
+
+
+def _sending(function: Any) -> Any:
+    for option in (
+        click.option("--mode", type=click.Choice(["push", "push_imm", "pull"]), default="push", show_default=True),
+        click.option("--requests", default=4, show_default=True, type=click.IntRange(1, 1_000_000)),
+        click.option(
+            "--tokens", default=2048, show_default=True, type=click.IntRange(1, 1 << 24), help="Prompt length."
+        ),
+        click.option("--trace", help="Requests of a trace (JSON lines as Mooncake published) instead."),
+        click.option("--agents", type=click.IntRange(1, 10000), help="Requests of so many agents instead."),
+        click.option("--pace", is_flag=True, help="Not before the time of each arrival."),
+        click.option("--window", default=32, show_default=True, type=click.IntRange(1, 256), help="Outstanding a QP."),
+        click.option("--rate", help="With --rtt: the window that fills such a link instead (100gbit)."),
+        click.option("--rtt", help="Round trip of that link (50us)."),
+        click.option("--qps", default=2, show_default=True, type=click.IntRange(1, 64)),
+        click.option("--merge-bytes", default=1 << 20, show_default=True, type=click.IntRange(1, 64 << 20)),
+        click.option("--signal-every", default=1, show_default=True, type=click.IntRange(1, 256)),
+        click.option(
+            "--deadline", default=5.0, show_default=True, type=click.FloatRange(0.01, 3600), help="A request [s]."
+        ),
+        click.option("--no-audit", is_flag=True, help="Do not compare every byte at the end."),
+        click.option("--output", help="Write what was measured there (JSON lines)."),
+    ):
+        function = option(function)
+    return function
+
+
+@command.command(short_help="Listen for transfers")
+@SHAPE
+@LAYERS
+@SLOTS
+@_listening
+@click.option(
+    "--host", "hosts", multiple=True, default=("127.0.0.1",), show_default=True, help="Address; more: more paths."
+)
+@click.option("--port", default=0, show_default=True, help="Control port; 0 is any.")
+@FORMAT
+def serve(
+    shape: str,
+    layers: int | None,
+    slots: int,
+    lease: float,
+    publish_on: str,
+    unfenced: bool,
+    hosts: tuple[str, ...],
+    port: int,
+    form: str,
+) -> None:
+    """Listen until standard input ends (or Ctrl-C). Prints one line when ready.
+
+    \b
+    Examples:
+      rdmadiag kv serve --host 10.0.0.2 --port 7000
+    """
+    import sys
+
+    from rdmadiag.kv.run import shape_named
+    from rdmadiag.kv.server import Server
+    from rdmadiag.kv.session import Options
+
+    options = Options(slots, lease, publish_on, unfenced)
+    try:
+        server = Server(shape_named(shape, layers), options, hosts, port)
+    except OSError as error:
+        raise BadInput(f"cannot listen on {hosts[0]}:{port}: {error.strerror}") from error
+    with server:
+        host, number = server.address
+        ready = f"READY {host}:{number}, {server.arena.geometry.size_bytes >> 20} MiB in {slots} slots"
+        compact = f'{{"schema": "rdmadiag.kv_serve/1", "host": "{host}", "port": {number}}}'
+        _output.emit(compact if form == "json" else ready)
+        sys.stdout.flush()
+        sys.stdin.read()
+
+
+@command.command(short_help="Connect to a listening side, and move requests")
+@click.argument("address")
+@SHAPE
+@LAYERS
+@SLOTS
+@_sending
+@FORMAT
+def send(address: str, form: str, **options: Any) -> None:
+    """Move requests to (push) or from (pull) a side that listens at HOST:PORT.
+
+    \b
+    Examples:
+      rdmadiag kv send 10.0.0.2:7000 --mode pull --requests 8
+    """
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise BadInput(f"{address!r}: wanted HOST:PORT")
+    _report(_send((host, int(port)), options), form, options["output"])
+
+
+@command.command(short_help="Move requests between two processes on this machine")
+@SHAPE
+@LAYERS
+@SLOTS
+@_listening
+@_sending
+@FORMAT
+def run(form: str, lease: float, publish_on: str, unfenced: bool, **options: Any) -> None:
+    """Start a listening process on loopback, and move requests to or from it.
+
+    \b
+    Examples:
+      rdmadiag kv run --mode push_imm --tokens 4096 --output result.jsonl
+    """
+    from rdmadiag.kv.run import serving, shape_named
+
+    shape_named(options["shape"], options["layers"])  # refused here, and not in the other process
+    words = ["--shape", options["shape"], "--slots", str(options["slots"]), "--lease", str(lease)]
+    words += ["--publish-on", publish_on, *(["--unfenced"] if unfenced else [])]
+    words += ["--layers", str(options["layers"])] if options["layers"] else []
+    with serving(words) as (address, _):
+        recorder = _send(address, options)
+    _report(recorder, form, options["output"])
+
+
+def _send(address: tuple[str, int], given: dict[str, Any]) -> Any:
+    from itertools import islice
+
+    from rdmadiag.kv import arrivals, run
+    from rdmadiag.kv.client import Settings
+
+    if given["trace"] and given["agents"]:
+        raise BadInput("--trace or --agents, not both")
+    coming: Any = run.fixed(given["requests"], given["tokens"])
+    if given["trace"]:
+        coming = arrivals.from_trace(given["trace"], given["requests"])
+    elif given["agents"]:
+        coming = islice(arrivals.synthetic(arrivals.Agents(agents=given["agents"])), given["requests"])
+    shape = run.shape_named(given["shape"], given["layers"])
+    window = given["window"]
+    if given["rate"] or given["rtt"]:
+        window = run.window_for(given["rate"], given["rtt"], shape, given["qps"])
+    settings = Settings(
+        given["mode"],
+        given["slots"],
+        given["qps"],
+        window,
+        min(given["signal_every"], window),
+        given["merge_bytes"],
+        given["deadline"],
+    )
+    return run.send(address, shape, settings, coming, given["pace"], not given["no_audit"])
+
+
+def _report(recorder: Any, form: str, output: str | None) -> None:
+    from rdmadiag.kv.run import summary
+
+    if output:
+        try:
+            with open(output, "w", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in recorder.lines())
+        except OSError as error:
+            raise BadInput(f"--output {output}: {error.strerror}") from error
+    told = summary(recorder)
+    if form == "json":
+        _output.emit(_output.as_json({"schema": "rdmadiag.kv_run/1", **told}))
+    else:
+        _output.emit("\n".join(_lines(told, output)))
+    if told["failed"] or any(told["damage"].values()):
+        raise SystemExit(1)
+
+
+def _lines(told: dict[str, Any], output: str | None) -> list[str]:
+    rate = (told["bytes_per_second"] or 0) / 1e6
+    damage = [f"{count} {name.replace('_pieces', '')}" for name, count in told["damage"].items() if count]
+    checked = "not compared" if not told["audited"] else ", ".join(damage) or "every byte is what was sent"
+    lines = [
+        f"{told['mode']} by {told['path']} ({told['kind']}) with {told['peer']}: "
+        f"{told['published']} of {told['requests']} requests published, {told['useful_bytes'] / 1e6:.1f} MB at {rate:.1f} MB/s",
+        f"content: {checked}; late writes {told['late_written']}, canaries damaged {told['canaries_damaged']}",
+        f"retries {told['retries']}, reconnects {told['reconnects']}, sent again {told['resent_bytes']} bytes",
+        *told["failures"],
+        "",
+    ]
+    rows = [
+        (
+            one["path"],
+            one["op"],
+            one["status"],
+            one["operations"],
+            f"{one['bytes'] / max(1, one['operations']) / 1024:.1f} KiB",
+            *(f"{one[name] * 1e3:.2f} ms" for name in ("p50_seconds", "p99_seconds", "max_seconds")),
+            one["depth_mean"],
+        )
+        for one in told["operations"]
+    ]
+    heads = ("path", "operation", "status", "count", "size", "p50", "p99", "longest", "outstanding")
+    lines += _output.columns(rows, heads) if rows else []
+    return [*lines, "", f"rdmadiag check --from {output}"] if output else lines

@@ -1,0 +1,106 @@
+"""Two processes: the command line moves a KV cache between them, and says what became of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rdmadiag.errors import BadInput
+from rdmadiag.kv import run
+from rdmadiag.kv.client import MODES, Client, Settings
+from rdmadiag.kv.recovery import Limits
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+SMALL = ("--shape", "llama-3-70b-tp8", "--layers", "2", "--slots", "48", "--requests", "2", "--tokens", "320")
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_kv_cache_goes_from_one_process_to_another_and_every_byte_is_checked(rdmadiag: Cli, mode: str) -> None:
+    result = rdmadiag("kv", "run", "--mode", mode, *SMALL, "--format", "json")
+    told = json.loads(result.stdout)
+    assert result.returncode == 0, result.stderr
+    assert (told["requests"], told["published"], told["failed"], told["audited"]) == (2, 2, 0, 2)
+    assert told["useful_bytes"] == 2 * 20 * 4 * 4096 == told["acknowledged_bytes"]
+    assert not any(told["damage"].values())
+
+
+def test_what_a_run_measured_is_evidence_that_can_be_asked(rdmadiag: Cli, tmp_path: Path) -> None:
+    output = str(tmp_path / "result.jsonl")
+    shown = rdmadiag("kv", "run", *SMALL, "--output", output).stdout
+    assert "2 of 2 requests published" in shown and "every byte is what was sent" in shown
+    asked = rdmadiag("query", "--from", output, "--format", "json", "select state, sum(bytes) as bytes from kv_request")
+    assert '"published"' in asked.stdout and str(2 * 20 * 4 * 4096) in asked.stdout
+    report = json.loads(rdmadiag("check", "--from", output, "--format", "json").stdout)
+    assert report["summary"]["exit_code"] == 0 and not report["findings"]
+
+
+def test_a_trace_says_what_is_moved(rdmadiag: Cli, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text('{"timestamp": 0, "input_length": 100, "output_length": 5, "hash_ids": [1]}\n' * 3)
+    told = json.loads(
+        rdmadiag("kv", "run", *SMALL, "--trace", str(trace), "--requests", "9", "--format", "json").stdout
+    )
+    assert (told["requests"], told["useful_bytes"]) == (3, 3 * 7 * 4 * 4096)
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("run", "--shape", "nosuch"), "known: llama-3-70b-tp8"),
+        (("run", "--layers", "0"), "layers 0"),
+        (("send", "nowhere"), "HOST:PORT"),
+        (("send", "127.0.0.1:1"), "is the other side up"),
+        (("run", "--trace", "/nosuch"), "/nosuch: cannot be read"),
+        (("run", "--rate", "100gbit"), "wanted both"),
+        (("serve", "--host", "203.0.113.7"), "cannot listen on 203.0.113.7"),
+    ],
+)
+def test_wrong_use_is_said(rdmadiag: Cli, words: tuple[str, ...], what: str) -> None:
+    result = rdmadiag("kv", *words)
+    assert result.returncode == 2 and what in result.stderr, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("rate", "rtt", "qps", "window"),
+    [("100gbit", "50us", 1, 154), ("100gbit", "50us", 2, 77), ("400gbit", "1ms", 2, 256)],
+)
+def test_the_window_fills_the_link(rate: str, rtt: str, qps: int, window: int) -> None:
+    assert run.window_for(rate, rtt, run.shape_named("llama-3-70b-tp8"), qps) == window
+
+
+def serving(settings: Settings) -> Any:
+    return run.serving(["--shape", "llama-3-70b-tp8", "--layers", "2", "--slots", str(settings.slots)])
+
+
+QUICK = Settings(slots=48, deadline_seconds=0.5, limits=Limits(tries=1, first_seconds=0.01))
+
+
+def test_a_peer_that_is_killed_is_a_clean_failure() -> None:
+    shape = run.shape_named("llama-3-70b-tp8", 2)
+    with serving(QUICK) as (address, pid), Client(address, shape, QUICK) as client:
+        assert client.transfer(1, 320)["state"] == "published"
+        os.kill(pid, signal.SIGKILL)
+        row = client.transfer(2, 320)
+        assert row["state"] == "failed" and "control channel" in row["why"] and row["publications"] == 0
+        assert sorted(client.pool.free) == sorted(set(range(48)) - client.pool.canaries)
+
+
+def test_a_peer_that_began_anew_under_the_same_name_is_not_the_one_before() -> None:
+    shape = run.shape_named("llama-3-70b-tp8", 2)
+    incarnations = []
+    for _ in range(2):
+        with serving(QUICK) as (address, _pid), Client(address, shape, QUICK) as client:
+            incarnations.append(client.peer)
+    assert incarnations[0] != incarnations[1]
+
+
+def test_a_listening_side_that_cannot_start_is_said() -> None:
+    with pytest.raises(BadInput, match="did not start"), run.serving(["--slots", "nonsense"]):
+        pass
