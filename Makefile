@@ -5,6 +5,8 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 BIN := .venv/bin
 READY := .venv/.ready
 
+LAB := .venv/.lab
+
 .PHONY: help demo test test-all check format bench docs clean
 
 help:
@@ -21,17 +23,26 @@ $(READY): setup.cfg pyproject.toml
 	  { export DEBIAN_FRONTEND=noninteractive; $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
 	    apt-get install -y -qq git python3 python3-venv ripgrep >/dev/null; }
 	@[ -x $(BIN)/python ] || $${PYTHON:-/usr/bin/python3} -m venv .venv
-	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev]'
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -e '.[dev,lab]'
 	@$(BIN)/python -m compileall -q rdmadiag
+	@touch $@
+
+# What a lab needs: packages, and the lists from which its kernel is fetched (`rdmadiag lab doctor` says what is missing).
+$(LAB): $(READY)
+	@said=$$($(BIN)/rdmadiag lab doctor); \
+	  if grep -qE '^MISSING|can be fetched' <<<"$$said"; then $(SUDO) apt-get update -qq; fi; \
+	  install=$$(sed -n 's/^install: //p' <<<"$$said"); \
+	  if [ -n "$$install" ]; then DEBIAN_FRONTEND=noninteractive bash -c "$$install" >/dev/null; fi
+	@$(BIN)/rdmadiag lab doctor >/dev/null || { $(BIN)/rdmadiag lab doctor; exit 1; }
 	@touch $@
 
 demo: $(READY)
 	@bash docs/demo.sh
 
-test: $(READY)
+test: $(LAB)
 	@$(BIN)/python -m pytest -m 'not long'
 
-test-all: $(READY)
+test-all: $(LAB)
 	@$(BIN)/python -m pytest
 
 check: $(READY)

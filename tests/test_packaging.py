@@ -59,6 +59,7 @@ def test_a_wheel_carries_rules_and_schemas_and_runs(tmp_path: Path) -> None:
     shipped = len(list((unpacked / "rdmadiag/rules").rglob("*.json")))
     assert shipped == len(list((ROOT / "rules").rglob("*.json"))) > 60
     assert (unpacked / "rdmadiag/evidence/schema.sql").exists()
+    assert (unpacked / "rdmadiag/lab/guest.c").exists()
     assert (unpacked / "rdmadiag/render/report.schema.json").exists()
     assert rules_listed(tmp_path, {**os.environ, "PYTHONPATH": str(unpacked)}) == shipped - 1
 

@@ -1,0 +1,120 @@
+"""What a lab needs of this machine, what of it is missing, and the command that installs it."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rdmadiag.lab import kernels
+from rdmadiag.lab.places import LabError
+
+_SBIN = "/usr/sbin:/sbin"
+
+
+class Need(NamedTuple):
+    """One thing: `answer` is yes, no or unknown; `packages` bring it (Debian, Ubuntu); a lab comes up without optional ones."""
+
+    name: str
+    answer: str
+    found: str
+    why: str
+    packages: tuple[str, ...] = ()
+    optional: bool = False
+
+
+_TOOLS = (
+    ("qemu-system-x86_64", "runs the guest", ("qemu-system-x86",), False),
+    ("ip", "makes links, in the guest", ("iproute2",), False),
+    ("tc", "shapes switch ports, in the guest", ("iproute2",), False),
+    ("rdma", "makes rxe devices, in the guest", ("iproute2",), False),
+    ("depmod", "lists a kernel's modules", ("kmod",), False),
+    ("zstd", "unpacks kernels and modules of Ubuntu", ("zstd",), True),
+    ("ibv_rc_pingpong", "small traffic tests", ("ibverbs-utils",), True),
+    ("rping", "small traffic tests", ("rdmacm-utils",), True),
+    ("ib_write_bw", "bandwidth tests", ("perftest",), True),
+    ("tcpdump", "captures at a switch port", ("tcpdump",), True),
+)
+_PROVIDERS = ("/usr/lib/x86_64-linux-gnu/libibverbs", "/usr/lib/libibverbs", "/usr/lib64/libibverbs")
+
+
+def _find(tool: str) -> str | None:
+    return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_SBIN}")
+
+
+def needs() -> Iterator[Need]:
+    """Yield everything that a lab in a virtual machine needs or can use."""
+    machine = platform.machine()
+    yield Need("x86-64", "yes" if machine == "x86_64" else "no", machine, "the guest's machine type is made for it")
+    for tool, why, packages, optional in _TOOLS:
+        path = _find(tool)
+        yield Need(tool, "yes" if path else "no", path or "", why, packages, optional)
+    yield _compiler()
+    rxe = [
+        f"{folder}/{name}"
+        for folder in _PROVIDERS
+        if os.path.isdir(folder)
+        for name in os.listdir(folder)
+        if "rxe" in name
+    ]
+    yield Need(
+        "librxe", "yes" if rxe else "no", rxe[0] if rxe else "", "verbs on rxe devices", ("ibverbs-providers",), True
+    )
+    yield _pyverbs()
+    yield _kernel()
+    kvm = os.access("/dev/kvm", os.R_OK | os.W_OK)
+    there = "/dev/kvm" if kvm else "not permitted" if os.path.exists("/dev/kvm") else "none"
+    yield Need(
+        "kvm",
+        "yes" if kvm else "no",
+        there,
+        "faster than emulation, where it works (tried at each first boot)",
+        (),
+        True,
+    )
+
+
+def _compiler() -> Need:
+    compiler = _find("gcc") or _find("cc")
+    archive = any(
+        os.path.exists(f"{folder}/libc.a") for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
+    )
+    found = compiler if compiler and archive else ""
+    return Need(
+        "gcc, libc.a", "yes" if found else "no", found or "", "compiles the guest's agent", ("gcc", "libc6-dev")
+    )
+
+
+def _pyverbs() -> Need:
+    places = (
+        "/usr/lib/python3/dist-packages/pyverbs",
+        f"/usr/lib/python{platform.python_version()[:4]}/site-packages/pyverbs",
+    )
+    found = next((path for path in places if os.path.isdir(path)), "")
+    return Need("pyverbs", "yes" if found else "no", found, "verbs from Python", ("python3-pyverbs",), True)
+
+
+def _kernel() -> Need:
+    why = "the guest's kernel, with rdma_rxe"
+    for kernel in kernels.installed():
+        return Need("kernel", "yes", f"{kernel.release}, this machine's", why)
+    for kernel in kernels.unpacked():
+        return Need("kernel", "yes", f"{kernel.release}, unpacked in {kernel.image.parent.parent}", why)
+    try:
+        names = kernels.packages()
+    except LabError as error:
+        return Need("kernel", "no", str(error), why)
+    return Need(
+        "kernel", "yes", f"{names[0]} can be fetched by the first `lab up` (about 70 MB; nothing is installed)", why
+    )
+
+
+def install_command(missing: list[Need]) -> str:
+    """Return the command that installs the packages of what is missing; empty when there is nothing to install."""
+    packages = dict.fromkeys(package for need in missing if need.answer == "no" for package in need.packages)
+    if not packages:
+        return ""
+    sudo = "" if os.geteuid() == 0 else "sudo "
+    return f"{sudo}apt-get update && {sudo}apt-get install -y {' '.join(packages)}"

@@ -1,0 +1,276 @@
+"""The parts of a lab that need no guest: options, frames, the initramfs, kernels, folders and locks, the topology."""
+
+from __future__ import annotations
+
+import fcntl
+import gzip
+import lzma
+import os
+import shutil
+import struct
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rdmadiag.errors import BadInput
+from rdmadiag.lab import Options, frames, initrd, kernels, needs, places, status, topology
+from rdmadiag.lab.options import bits_per_second, differences
+from rdmadiag.lab.places import LabError
+
+# --- options ---
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"hosts": 1}, "--hosts 1"),
+        ({"rails": 3}, "--rails 3"),
+        ({"mtu": 100}, "--mtu 100"),
+        ({"rate": "fast"}, "--rate 'fast'"),
+        ({"rate": "1kbit"}, "--rate '1kbit'"),
+        ({"queue_bytes": 5}, "--queue 5"),
+        ({"backend": "container"}, "--backend 'container'"),
+        ({"backend": "native", "kernel_per_host": True}, "--backend native"),
+        ({"hosts": 5, "kernel_per_host": True}, "--hosts 5"),
+    ],
+)
+def test_an_option_that_no_lab_can_have_is_named(values: dict[str, object], named: str) -> None:
+    with pytest.raises(BadInput, match=named):
+        Options(**values)  # type: ignore[arg-type]
+
+
+@given(st.text(max_size=20))
+def test_a_rate_is_a_rate_or_refused(text: str) -> None:
+    try:
+        assert 10**6 <= bits_per_second(text) <= 10**11
+    except BadInput as error:
+        assert "--rate" in str(error)
+
+
+def test_rates_are_in_bits_per_second() -> None:
+    assert [bits_per_second(rate) for rate in ("200mbit", "1.5gbit", "5000kbit")] == [
+        200_000_000,
+        1_500_000_000,
+        5_000_000,
+    ]
+
+
+def test_auto_takes_the_backend_that_runs_and_the_idle_limit_is_no_difference() -> None:
+    running = Options(backend="vm", idle_seconds=5)
+    assert differences(running, Options()) == []
+    assert differences(running, Options(backend="native", hosts=3)) == [
+        "--backend is vm, wanted native",
+        "--hosts is 2, wanted 3",
+    ]
+
+
+def test_options_survive_their_json() -> None:
+    options = Options(hosts=3, ecn=True, folder="/x")
+    assert Options.from_json({**options.as_json(), "from_a_later_release": 1}) == options
+
+
+@pytest.mark.parametrize("name", ["", "-x", "a/b", "..", "x" * 25, "a b"])
+def test_a_name_that_is_no_folder_name_is_refused(name: str) -> None:
+    with pytest.raises(BadInput, match="lab name"):
+        places.check_name(name)
+
+
+# --- frames ---
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([b"O", b"R", b"X"]), st.integers(0, 2**32 - 1), st.binary(max_size=300))),
+    st.data(),
+)
+def test_frames_come_out_as_they_went_in_however_they_are_cut(
+    sent: list[tuple[bytes, int, bytes]], data: st.DataObject
+) -> None:
+    stream = b"".join(frames.frame(*one) for one in sent)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
+    splitter, got = frames.Splitter(), []
+    for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True):
+        got += list(splitter.feed(stream[start:stop]))
+    assert got == sent
+
+
+@given(st.binary(max_size=100))
+def test_garbage_is_frames_or_a_value_error(garbage: bytes) -> None:
+    try:
+        list(frames.Splitter().feed(garbage))
+    except ValueError as error:
+        assert "wanted at most" in str(error)
+
+
+@pytest.mark.parametrize("argv", [[], ["a\0b"], ["x" * 300_000], ["x"] * 5000])
+def test_a_command_that_fits_no_frame_is_refused(argv: list[str]) -> None:
+    with pytest.raises(ValueError, match="wanted"):
+        frames.start(argv, "/", {})
+
+
+# --- initramfs and kernels ---
+
+
+@pytest.mark.skipif(not shutil.which("cpio"), reason="needs cpio")
+def test_the_archive_is_one_that_cpio_reads(tmp_path: Path) -> None:
+    files = [("init", 0o100755, b"#!program"), ("modules", 0o040755, b""), ("modules/000-a.ko", 0o100644, b"x" * 5)]
+    result = subprocess.run(
+        ["cpio", "-i", "-d", "--quiet"], input=initrd.archive(files), cwd=tmp_path, capture_output=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "init").read_bytes() == b"#!program"
+    assert (tmp_path / "init").stat().st_mode & 0o111
+    assert (tmp_path / "modules/000-a.ko").read_bytes() == b"x" * 5
+
+
+def test_modules_are_loaded_after_what_they_need_and_once(tmp_path: Path) -> None:
+    (tmp_path / "modules.dep").write_text(
+        "kernel/rdma-rxe.ko.xz: kernel/ib_uverbs.ko kernel/ib_core.ko\nkernel/ib_uverbs.ko: kernel/ib_core.ko\nkernel/ib_core.ko:\n"
+    )
+    found = initrd.with_dependencies(tmp_path, ("ib_uverbs", "rdma_rxe", "built_in"))
+    assert [path.name for path in found] == ["ib_core.ko", "ib_uverbs.ko", "rdma-rxe.ko.xz"]
+
+
+def test_a_kernel_without_a_list_of_modules_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match=r"modules\.dep.*depmod"):
+        initrd.with_dependencies(tmp_path, ("veth",))
+
+
+@pytest.mark.parametrize("suffix", [".ko", ".ko.xz", ".ko.gz"])
+def test_modules_are_taken_out_of_their_compression(tmp_path: Path, suffix: str) -> None:
+    pack = {".ko": bytes, ".ko.xz": lzma.compress, ".ko.gz": gzip.compress}[suffix]
+    path = tmp_path / f"veth{suffix}"
+    path.write_bytes(pack(b"\x7fELF module"))
+    assert initrd.uncompressed(path) == b"\x7fELF module"
+
+
+def bz_image(payload: bytes) -> bytes:
+    """Return a made-up bzImage: the header of Documentation/arch/x86/boot.rst and a payload at offset 16."""
+    head = bytearray(0x400)
+    head[0x1F1] = 1
+    head[0x202:0x206] = b"HdrS"
+    struct.pack_into("<II", head, 0x248, 16, len(payload))
+    return bytes(head) + b"\0" * 16 + payload
+
+
+SIZE = struct.pack("<I", 11)  # the kernel's build puts the unpacked size behind the payload
+
+
+@pytest.mark.parametrize(
+    "pack", [lambda data: lzma.compress(data, check=lzma.CHECK_CRC32) + SIZE, lambda data: gzip.compress(data) + SIZE]
+)
+def test_the_kernel_is_taken_out_of_a_boot_image(pack: object) -> None:
+    assert kernels.vmlinux(bz_image(pack(b"\x7fELF kernel"))) == b"\x7fELF kernel"  # type: ignore[operator]
+
+
+@given(st.binary(max_size=2000))
+def test_what_is_no_boot_image_is_left_as_it_is(data: bytes) -> None:
+    assert kernels.vmlinux(data) is None
+    assert kernels.vmlinux(bz_image(b"\xfd7zXZ\0" + data)) is None
+    assert kernels.vmlinux(bz_image(b"\x1f\x8b\x08" + data)) is None
+
+
+def tree(root: Path, release: str, *modules: str) -> None:
+    """Make a kernel in a folder, as its package unpacks."""
+    folder = root / "lib/modules" / release
+    for module in modules:
+        path = folder / "kernel/drivers" / module
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    (folder / "modules.dep").touch()
+    (root / "boot").mkdir(exist_ok=True)
+    (root / f"boot/vmlinuz-{release}").touch()
+
+
+def test_the_newest_kernel_with_rxe_is_taken(tmp_path: Path) -> None:
+    for release in ("6.1.0-9-amd64", "6.1.0-57-amd64"):
+        tree(tmp_path, release, "infiniband/sw/rxe/rdma_rxe.ko")
+    tree(tmp_path, "6.12.1-cloud-amd64", "net/veth.ko")
+    assert [kernel.release for kernel in kernels.installed(tmp_path)] == ["6.1.0-57-amd64", "6.1.0-9-amd64"]
+
+
+# --- folders and locks ---
+
+
+def test_a_lock_is_held_once_and_is_seen(tmp_path: Path) -> None:
+    first = places.lock(tmp_path / "x")
+    assert first is not None and places.lock(tmp_path / "x") is None and places.is_locked(tmp_path / "x")
+    os.close(first)
+    assert not places.is_locked(tmp_path / "x")
+
+
+def test_a_lock_of_a_folder_that_was_taken_away_is_not_taken_for_the_new_one(tmp_path: Path) -> None:
+    old = places.lock(tmp_path / "x")
+    places.remove(tmp_path / "x")
+    new = places.lock(tmp_path / "x")
+    assert new is not None and old is not None and os.fstat(new).st_ino == os.stat(tmp_path / "x/lock").st_ino
+    fcntl.flock(old, fcntl.LOCK_UN)
+    assert places.is_locked(tmp_path / "x")
+
+
+def test_a_folder_that_others_may_write_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "rdmadiag").mkdir()
+    (tmp_path / "rdmadiag").chmod(0o777)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    with pytest.raises(LabError, match="of your own"):
+        places.labs_folder()
+
+
+def test_what_a_killed_lab_left_is_swept_by_the_next_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from rdmadiag.lab import labs
+
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    left = places.labs_folder() / "gone"
+    left.mkdir()
+    (left / "lock").touch()
+    (left / "request.json").write_text("{}")
+    assert labs() == []
+    assert not left.exists()
+
+
+# --- topology ---
+
+
+def test_every_link_has_its_own_names_address_and_mac() -> None:
+    links = topology.links(Options(hosts=16, rails=2))
+    assert len(links) == 48
+    for field in ("netdev", "port", "address", "mac"):
+        assert len({getattr(link, field) for link in links}) == 48
+    assert all(len(link.netdev) < 16 for link in links)
+
+
+@pytest.mark.parametrize(
+    ("mtu", "active"), [(4200, 4096), (4175, 2048), (1500, 1024), (1104, 1024), (1103, 512), (576, 256), (300, 0)]
+)
+def test_the_active_mtu_leaves_room_for_headers(mtu: int, active: int) -> None:
+    assert topology.active_mtu(mtu) == active
+
+
+def test_ports_mark_only_with_ecn() -> None:
+    plain, marking = (topology.qdiscs("p1", topology.shape(Options(ecn=ecn))) for ecn in (False, True))
+    assert [line.split()[-4:] for line in plain][1] == ["10:", "bfifo", "limit", "1048576"]
+    assert " red " in marking[1] and marking[1].endswith(" ecn")
+
+
+def test_status_lines_that_are_cut_or_strange_are_left_out() -> None:
+    text = (
+        "rxe1 ACTIVE v1 4200 0,fe80::1,v2 1,0000:0000:0000:0000:0000:ffff:0a00:0001,v2\nrxe2 ACTIVE\n\nrxe3 DOWN - 0\n"
+    )
+    found = status.parse(text)
+    assert [(one["device"], one["gid_index"], one["active_mtu"]) for one in found] == [
+        ("rxe1", 1, 4096),
+        ("rxe3", None, 0),
+    ]
+
+
+def test_one_command_installs_what_is_missing() -> None:
+    found = [
+        needs.Need("a", "no", "", "", ("qemu-system-x86",)),
+        needs.Need("b", "yes", "", "", ("gcc",)),
+        needs.Need("c", "no", "", "", ("iproute2",)),
+        needs.Need("d", "no", "", "", ("iproute2",)),
+    ]
+    assert needs.install_command(found).endswith("apt-get install -y qemu-system-x86 iproute2")
+    assert needs.install_command(found[1:2]) == ""
