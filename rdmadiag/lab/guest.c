@@ -6,7 +6,8 @@
  * output, signals and terminal sizes. It stays in the initramfs and only its children live in the host's root, so that
  * every 9p mount can be taken off and the whole guest be saved by QEMU.
  *
- * Run on the host as `guest tsc` it prints the frequency of the time stamp counter in kHz, for tsc_early_khz.
+ * As /sbin/modprobe, which the kernel calls, it runs the host's. Run on the host as `guest tsc` it prints the frequency
+ * of the time stamp counter in kHz, for tsc_early_khz.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -517,8 +518,20 @@ static int print_tsc_khz(void)
 	return 0;
 }
 
+/* The kernel calls /sbin/modprobe in our root; the real one, and its modules, are in the host's. */
+static int run_modprobe(char **words)
+{
+	if (chroot("/newroot") || chdir("/"))
+		return 1;
+	execv("/sbin/modprobe", words);
+	execv("/usr/sbin/modprobe", words);
+	return 1;
+}
+
 int main(int count, char **words)
 {
+	if (strstr(words[0], "modprobe"))
+		return run_modprobe(words);
 	if (count > 1 && !strcmp(words[1], "tsc"))
 		return print_tsc_khz();
 	if (getpid() != 1)

@@ -112,8 +112,8 @@ class Guest:
 
     async def _watch(self) -> None:
         assert self.process and self.process.stderr
-        text = await self.process.stderr.read(8192)
-        self.complaint = text.decode(errors="replace").strip()
+        while text := await self.process.stderr.read(8192):
+            self.complaint = (self.complaint + text.decode(errors="replace"))[-8192:]
         await self.process.wait()
         await asyncio.sleep(0.05)  # the console's last bytes
         self.ended.set()
@@ -150,7 +150,7 @@ class Guest:
         code = self.process.returncode if self.process else None
         if code is not None and code < 0:
             return f"QEMU was killed by signal {-code} ({signal.Signals(-code).name})"
-        return f"QEMU ended with exit code {code}{': ' + self.complaint if self.complaint else ''}"
+        return f"QEMU ended with exit code {code}{': ' * bool(self.complaint)}{self.complaint.strip()}"
 
     # --- console ---
 

@@ -102,7 +102,8 @@ def archive(files: Iterable[tuple[str, int, bytes]]) -> bytes:
 def build(modules: Path, wanted: Iterable[str]) -> bytes:
     """Return the initramfs for a kernel's modules."""
     files: list[tuple[str, int, bytes]] = [("init", 0o100755, agent().read_bytes())]
-    files += [(name, 0o040755, b"") for name in ("dev", "proc", "sys", "modules")]
+    files += [(name, 0o040755, b"") for name in ("dev", "proc", "sys", "sbin", "modules")]
+    files.append(("sbin/modprobe", 0o120777, b"/init"))  # the kernel calls it here, outside the host's root
     # The kernel opens /dev/console before our program runs; devtmpfs is mounted only then, and brings it.
     for place, path in enumerate(with_dependencies(modules, wanted)):
         files.append((f"modules/{place:03}-{_plain_name(str(path))}.ko", 0o100644, uncompressed(path)))

@@ -256,7 +256,16 @@ def take_down(name: str, seconds: float = 20.0) -> bool:
             _kill(state)
             deadline = float("inf")
         time.sleep(0.02)
+    while _is_keeper(state.record.get("pid"), folder) and time.monotonic() < deadline:
+        time.sleep(0.01)  # its files go before it does
     return True
+
+
+def _is_keeper(pid: int | None, folder: Path) -> bool:
+    try:
+        return str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
 
 
 def clean(folder: Path) -> None:

@@ -113,3 +113,9 @@ def test_a_lab_with_three_hosts_two_rails_and_ecn_has_all_of_it(cli: Cli, name: 
 def test_the_active_mtu_is_what_verbs_say(lab: Lab) -> None:
     said = lab.run(["ibv_devinfo", "-d", "rxe1"], timeout_seconds=60).text
     assert f"active_mtu:\t\t{topology.active_mtu(Options().mtu)} (" in said
+
+
+def test_modules_that_faults_need_load_when_they_are_used(lab: Lab) -> None:
+    netem = ["tc", "qdisc", "add", "dev", "q1", "root", "netem", "delay", "1ms"]
+    assert lab.run(netem, host="switch") == (0, b"", b"")
+    assert lab.run(["tc", "qdisc", "del", "dev", "q1", "root"], host="switch").code == 0

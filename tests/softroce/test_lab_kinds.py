@@ -1,0 +1,258 @@
+"""Other kinds of lab: a kernel for each host, this kernel's own rxe, an ordinary user; and guests that hang."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rdmadiag.lab import Lab, Options, boot, find, guest, kernels
+from rdmadiag.lab.places import LabError
+from tests.softroce.conftest import ROOT, Cli, environment, pingpong, processes_of
+
+QEMU = shutil.which("qemu-system-x86_64") or ""
+
+
+@pytest.fixture(scope="module")
+def separate(cli: Cli) -> Iterator[Lab]:
+    """Return a lab with one kernel a host."""
+    name = f"kph-{os.getpid()}"
+    made = cli("up", name, "--kernel-per-host")
+    assert made.returncode == 0, made.stderr
+    yield find(name)
+    cli("down", name)
+    assert not processes_of(name)
+
+
+def test_each_host_has_a_kernel_of_its_own_and_the_switch_has_one(separate: Lab) -> None:
+    boots = {
+        host: separate.run(["cat", "/proc/sys/kernel/random/boot_id"], host=host).text
+        for host in ("h1", "h2", "switch")
+    }
+    assert len(set(boots.values())) == 3
+    assert separate.run(["sysctl", "-w", "vm.swappiness=7"], host="h1").code == 0
+    assert separate.run(["cat", "/proc/sys/vm/swappiness"], host="h2").text != "7\n"
+    assert [separate.run(["hostname"], host=host).text.strip() for host in boots] == list(boots)
+
+
+def test_rc_messages_cross_the_switch_between_two_kernels(separate: Lab) -> None:
+    def sent(port: str) -> int:
+        shown = separate.run(["ip", "-j", "-s", "link", "show", port], host="switch")
+        return int(json.loads(shown.out)[0]["stats64"]["tx"]["packets"])
+
+    before = {port: sent(port) for port in ("p1", "p2")}
+    words = [sys.executable, "-m", "rdmadiag", "lab", "exec", separate.name, "--host", "h1", "--"]
+    command = ["timeout", "90", "ibv_rc_pingpong", "-d", "rxe1", "-g", "1", "-n", "100"]
+    with subprocess.Popen(
+        [*words, *command], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+    ) as server:
+        script = """tries=0
+        until timeout 60 ibv_rc_pingpong -d rxe2 -g 1 -n 100 10.0.0.1 > /tmp/client.txt 2>&1; do
+          tries=$((tries+1)); [ $tries -lt 20 ] || { cat /tmp/client.txt; exit 1; }; sleep 0.5
+        done"""
+        ran = separate.run(["sh", "-c", script], host="h2", timeout_seconds=120)
+        assert (ran.code, server.wait(60)) == (0, 0), ran
+    assert all(sent(port) - before[port] >= 100 for port in before)
+
+
+def test_a_native_lab_carries_traffic_and_is_taken_apart_completely(separate: Lab) -> None:
+    # The switch's guest has rxe and no host of a lab: there, this kernel is "this machine".
+    python, here = sys.executable, str(ROOT)
+
+    def inner(*words: str, code: int = 0) -> str:
+        ran = separate.run([python, "-m", "rdmadiag", "lab", *words], host="switch", folder=here, timeout_seconds=120)
+        assert ran.code == code, ran
+        return ran.text + ran.err.decode()
+
+    def links() -> str:
+        return separate.run(["sh", "-c", "ip -br link; ip netns; rdma link; ls /run/rdmadiag"], host="switch").text
+
+    separate.run(["mkdir", "-p", "/run/rdmadiag"], host="switch")
+    before = links()
+    shown = json.loads(inner("up", "n", "--format", "json", "--backend", "native").partition("\nlab: ")[0])
+    assert [link["state"] for link in shown["links"]] == ["ACTIVE", "ACTIVE", None, None]
+    assert "alias rdmadiag lab n" in separate.run(["ip", "link", "show", "v1"], host="switch").text
+    ran = separate.run(
+        [python, "-m", "rdmadiag", "lab", "exec", "n", "--", *pingpong("rxe1", "rxe2", "10.0.0.1", 50)],
+        host="switch",
+        folder=here,
+        timeout_seconds=120,
+    )
+    assert ran.code == 0, ran
+    assert inner("exec", "n", "--", "sh", "-c", "exit 7", code=7) == ""
+    keeper = json.loads(separate.run(["cat", "/run/rdmadiag/n/lab.json"], host="switch").out)["pid"]
+    assert separate.run(["kill", "-9", str(keeper)], host="switch").code == 0
+    assert "its keeper process was killed" in inner("status", "n", code=1)
+    inner("down", "n")
+    assert links() == before
+
+
+def test_a_native_lab_refuses_links_that_are_not_its_own(separate: Lab) -> None:
+    assert separate.run(["ip", "link", "add", "v2", "type", "dummy"], host="switch").code == 0
+    try:
+        ran = separate.run(
+            [sys.executable, "-m", "rdmadiag", "lab", "up", "n", "--backend", "native"],
+            host="switch",
+            folder=str(ROOT),
+            timeout_seconds=120,
+        )
+        assert ran.code == 2 and b"link v2 exists and is not of this lab" in ran.err
+        assert separate.run(["ip", "link", "show", "v2"], host="switch").code == 0
+        assert separate.run(["ip", "link", "show", "v1"], host="switch").code != 0
+    finally:
+        separate.run(["ip", "link", "del", "v2"], host="switch")
+
+
+def test_native_is_refused_where_this_kernel_has_no_rxe(cli: Cli, name: str) -> None:
+    if (
+        os.path.isdir("/sys/module/rdma_rxe")
+        or subprocess.run(["modprobe", "-n", "-q", "rdma_rxe"], check=False).returncode == 0
+    ):
+        pytest.skip("this kernel has rdma_rxe")
+    refused = cli("up", name, "--backend", "native")
+    assert refused.returncode == 2
+    assert "this kernel loads no rdma_rxe" in refused.stderr or "needs root" in refused.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
+def test_an_ordinary_user_makes_and_uses_a_lab(tmp_path_factory: pytest.TempPathFactory, lab: Lab) -> None:
+    as_nobody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
+    if subprocess.run(
+        [*as_nobody, "test", "-r", sys.executable, "-a", "-r", str(ROOT / "rdmadiag/__init__.py")], check=False
+    ).returncode:
+        pytest.skip(f"{ROOT} may not be read by an ordinary user")
+    place = Path("/tmp") / f"rdmadiag-user-{os.getpid()}"
+    shutil.rmtree(place, ignore_errors=True)
+    cache = Path(environment().get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "rdmadiag")
+    try:
+        for part in ("kernels", "agent"):
+            if (cache / part).is_dir():
+                shutil.copytree(cache / part, place / "cache/rdmadiag" / part, symlinks=True)
+        (place / "work").mkdir(parents=True)
+        subprocess.run(["chown", "-R", "65534:65534", str(place)], check=True)
+        values = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(ROOT),
+            "XDG_CACHE_HOME": str(place / "cache"),
+            "HOME": str(place),
+        }
+
+        def run(*words: str) -> subprocess.CompletedProcess[str]:
+            return subprocess.run(
+                [*as_nobody, sys.executable, "-m", "rdmadiag", "lab", *words],
+                env=values,
+                cwd=place / "work",
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=240,
+                check=False,
+            )
+
+        made = run("up", "mine")
+        assert made.returncode == 0, made.stderr
+        try:
+            ran = run("exec", "mine", "--", "sh", "-c", "id -u; rdma link | grep -c ACTIVE; echo made > there")
+            assert (ran.stdout, ran.returncode) == ("0\n2\n", 0), ran.stderr
+            assert (place / "work/there").stat().st_uid == 65534
+            assert (
+                run("exec", "mine", "--", "sh", "-c", f"echo x > {place}/cache/x && cat {place}/cache/x").stdout
+                == "x\n"
+            )
+            assert not (place / "cache/x").exists()
+        finally:
+            assert run("down", "mine").returncode == 0
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree("/tmp/rdmadiag-65534", ignore_errors=True)
+
+
+# --- guests that hang ---
+
+
+@pytest.fixture
+def false_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Put a QEMU first on PATH that hangs when the word in the file `hang` is in its command line, once."""
+    script = tmp_path / "bin/qemu-system-x86_64"
+    script.parent.mkdir()
+    script.write_text(f"""#!/bin/sh
+echo "$*" >> {tmp_path}/calls
+word=$(cat {tmp_path}/hang 2>/dev/null)
+case "$*" in *"$word"*) [ -z "$word" ] || {{ rm {tmp_path}/hang; exec sleep 1000; }};; esac
+exec {QEMU} "$@"
+""")
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    for name, value in environment().items():
+        if name == "XDG_CACHE_HOME":
+            monkeypatch.setenv(name, value)
+    if "XDG_CACHE_HOME" not in environment():
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    return tmp_path
+
+
+def bring_up(folder: Path, options: Options) -> tuple[list[str], str, str]:
+    """Bring a lab up in this process and end it; return its progress, how it came up, and with what."""
+    steps: list[str] = []
+
+    async def work() -> boot.Made:
+        made = await boot.bring_up(options, "hang", folder, steps.append)
+        for one in made.guests.values():
+            await one.stop()
+        return made
+
+    made = asyncio.run(work())
+    return steps, made.how, made.accelerator
+
+
+def test_a_boot_that_hangs_is_tried_again(false_qemu: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
+    monkeypatch.setattr(boot, "_may_use_kvm", lambda: False)
+    monkeypatch.setitem(guest.HELLO_SECONDS, "tcg", 6.0)
+    (false_qemu / "hang").write_text("tcg")
+    steps, how, _accelerator = bring_up(false_qemu, Options(mtu=1501))
+    assert "TCG: guest vm did not start its first program within 6 s" in steps
+    assert how == "booted"
+    assert len((false_qemu / "calls").read_text().splitlines()) >= 2
+
+
+def test_a_kvm_that_hangs_gives_way_to_emulation_and_is_not_tried_again(
+    false_qemu: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab
+) -> None:
+    monkeypatch.setattr(boot, "_may_use_kvm", lambda: True)
+    remembered: list[str] = []
+    monkeypatch.setattr(boot, "accelerators", lambda release: ["kvm", "tcg"])
+    monkeypatch.setattr(boot, "_remember_hang", remembered.append)
+    monkeypatch.setitem(guest.HELLO_SECONDS, "kvm", 1.0)
+    (false_qemu / "hang").write_text("-accel kvm")
+    steps, _how, accelerator = bring_up(false_qemu, Options(mtu=1502))
+    assert "KVM: guest vm did not start its first program within 1 s" in steps
+    assert accelerator == "tcg"
+    assert remembered == [kernels.find().release]
+
+
+def test_a_hang_of_kvm_is_remembered_for_its_kernel_until_this_machine_restarts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(boot, "_may_use_kvm", lambda: True)
+    assert boot.accelerators("6.1") == ["kvm", "tcg"]
+    boot._remember_hang("6.1")
+    assert (boot.accelerators("6.1"), boot.accelerators("6.2")) == (["tcg"], ["kvm", "tcg"])
+    monkeypatch.setattr(boot, "_boot_id", lambda: "another start")
+    assert boot.accelerators("6.1") == ["kvm", "tcg"]
+
+
+def test_qemus_own_complaint_is_the_reason(false_qemu: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
+    monkeypatch.setattr(boot, "_may_use_kvm", lambda: False)
+    real = guest.qemu_command
+    monkeypatch.setattr(guest, "qemu_command", lambda *words: [*real(*words), "-no-such-option"])
+    with pytest.raises(LabError, match="no-such-option"):
+        bring_up(false_qemu, Options(mtu=1503))
