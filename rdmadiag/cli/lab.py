@@ -115,7 +115,7 @@ def _print_status(name: str, form: str) -> None:
         f", ECN marks from {port['red_min_bytes']} to {port['red_max_bytes']} bytes" if port["red_min_bytes"] else ""
     )
     lines = [
-        f"lab {name}: up ({entry['backend']}, {entry['accelerator'] or 'no emulation'}, Linux {entry['kernel']}), "
+        f"lab {name}: up ({entry['backend']}, {entry['accelerator'] or 'no emulation'}, Linux {entry['kernel'] or 'unknown'}), "
         f"{entry['how'] or 'made'} in {entry['up_seconds']:.1f} s",
         f"each RDMA port of the switch: {shape}{marks}",
         *(f"guest {guest}: {answer}" for guest, answer in entry["guests"].items() if answer != "answers"),

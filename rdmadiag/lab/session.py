@@ -112,7 +112,7 @@ def _raw(terminal: bool) -> Iterator[None]:
         before = termios.tcgetattr(0)
     except termios.error as error:
         raise LabError(f"standard input is no terminal: {error}") from error
-    tty.setraw(0)
+    tty.setraw(0, termios.TCSADRAIN)  # what was typed ahead stays
     try:
         yield
     finally:

@@ -68,9 +68,10 @@ def brief(state: State) -> dict[str, Any]:
 
 
 def full(lab: Lab, state: State) -> dict[str, Any]:
-    """Return all about a lab that is up, devices as they are now. Raises LabError when a guest does not answer."""
+    """Return all about a lab that is up, devices as they are now; of a guest that does not answer they are unknown. Raises LabError."""
     options, answer = lab.options, lab.request(do="ping")
-    places = topology.host_names(options) if options.kernel_per_host else [""]
+    silent = any(word != "answers" for word in answer.get("guests", {}).values())
+    places = [] if silent else topology.host_names(options) if options.kernel_per_host else [""]
     looks = {place: parse(lab.run(["sh", "-c", _LOOK], host=place, timeout_seconds=20).text) for place in places}
     seen = {(place, one["device"]): one for place, devices in looks.items() for one in devices}
     links = []
@@ -85,14 +86,14 @@ def full(lab: Lab, state: State) -> dict[str, Any]:
                 "port": link.port,
                 "bridge": link.bridge,
                 "device": link.device or None,
-                "state": now.get("state", "missing") if link.device else None,
+                "state": now.get("state", "unknown" if silent else "missing") if link.device else None,
                 "active_mtu": now.get("active_mtu"),
                 "gid_index": now.get("gid_index"),
                 "gids": now.get("gids", []),
             }
         )
     port = topology.shape(options)._asdict()
-    kernel = lab.run(["uname", "-r"], host=places[0], timeout_seconds=20).text.strip()
+    kernel = lab.run(["uname", "-r"], host=places[0], timeout_seconds=20).text.strip() if places else None
     return {
         **brief(state),
         "kernel": kernel,

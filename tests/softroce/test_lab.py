@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -15,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from rdmadiag.lab import Lab, LabError, find, look, places
+from rdmadiag.lab import Lab, LabError, client, find, look, places
 from tests.softroce.conftest import ROOT, Cli, command, environment, processes_of, wait_until
 
 
@@ -89,6 +91,15 @@ def test_doctor_says_that_a_lab_can_come_up_here(cli: Cli) -> None:
     said = cli("doctor")
     assert said.returncode == 0
     assert said.stdout.endswith("a lab can come up here\n")
+
+
+def test_doctor_says_what_is_missing_and_what_installs_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    said = cli("doctor")
+    assert said.returncode == 1
+    assert "MISSING   qemu-system-x86_64" in said.stdout
+    assert re.search(r"^install: .*apt-get install -y qemu-system-x86 ", said.stdout, re.M)
+    assert said.stdout.endswith("a lab cannot come up here\n")
 
 
 # --- exec ---
@@ -283,6 +294,35 @@ def test_a_lab_that_nobody_uses_ends_at_its_idle_limit(cli: Cli, name: str) -> N
     with start("exec", name, "--", "sh", "-c", "sleep 5; echo still") as process:
         assert process.stdout and process.stdout.read() == b"still\n"  # in use for longer than the limit
     wait_until(lambda: nothing_is_left(name))
+
+
+def test_a_guest_that_stands_still_is_reported_and_not_waited_for(
+    cli: Cli, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert cli("up", name).returncode == 0
+    os.kill(find(name).record["guests"]["vm"], signal.SIGSTOP)
+    monkeypatch.setattr(client, "ANSWER_SECONDS", 1.0)
+    with pytest.raises(LabError, match="the guest gave no answer within 1 s"):
+        find(name).run(["true"])
+    shown = json.loads(cli("status", name, "--format", "json").stdout)
+    assert shown["guests"] == {"vm": "guest vm: no answer within 2 s"}
+    assert [link["state"] for link in shown["links"]] == ["unknown", "unknown", None, None]
+    assert cli("down", name).returncode == 0
+    assert nothing_is_left(name)
+
+
+def test_a_shell_is_a_shell(lab: Lab) -> None:
+    ours, theirs = pty.openpty()
+    process = start("shell", lab.name, "--host", "switch", stdin=theirs, stdout=theirs, stderr=theirs)
+    os.close(theirs)
+    os.write(ours, b"ls /sys/class/net | tr '\\n' ,; exit 5\n")
+    shown = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while data := os.read(ours, 1000):
+            shown += data
+    assert process.wait(60) == 5
+    assert b"p1,p2,q1,q2" in shown
+    os.close(ours)
 
 
 def test_down_of_no_lab_says_so(cli: Cli) -> None:
