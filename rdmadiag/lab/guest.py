@@ -22,7 +22,9 @@ from rdmadiag.lab.places import LabError
 
 MEMORY_MIB = 2048
 CONSOLE_BYTES = 1 << 20
-HELLO_SECONDS = {"kvm": 3.0, "tcg": 12.0}
+KVM_SECONDS = 3.0  # a kernel that KVM really boots is up in under one
+STILL_SECONDS = 4.0  # an emulated guest that is coming up uses processor time all the while
+PROCESSOR_SECONDS = 12.0  # and comes up with 4 to 5 s of it
 _FLAGS = "console=ttyS0 quiet panic=-1 cryptomgr.notests=1 mitigations=off rcupdate.rcu_expedited=1 net.ifnames=0"
 
 
@@ -129,6 +131,28 @@ class Guest:
         for wait in waits:
             wait.cancel()
         return came
+
+    async def comes_up(self, patience: float) -> str:
+        """Wait for the agent's hello; return empty, or what speaks for a hang. `patience` is a factor on the limits.
+
+        An emulated guest is judged by its processor time: on a busy machine a healthy boot takes any time of day.
+        """
+        assert self.process
+        kvm, began = self.machine.accelerator == "kvm", time.monotonic()
+        moved, before, used = began, 0.0, 0.0
+        while not await self.within(self.hello.wait(), 0.2):
+            now = time.monotonic()
+            if self.ended.is_set():
+                return self.why_ended()
+            if kvm and now - began > KVM_SECONDS * patience:
+                return f"no first program within {now - began:.0f} s"
+            used = processor_seconds(self.process.pid)
+            moved, before = (now, used) if used > before else (moved, before)
+            if not kvm and now - moved > STILL_SECONDS * patience:
+                return f"no first program, and it stood still for {now - moved:.0f} s"
+            if not kvm and used > PROCESSOR_SECONDS * patience:
+                return f"no first program after {used:.0f} s of processor time"
+        return ""
 
     async def stop(self) -> None:
         """End QEMU and take its sockets away; may be called twice."""
@@ -309,6 +333,15 @@ class Guest:
                 return
             await asyncio.sleep(0.02)
         raise LabError(f"guest {self.name} did not wake up from its saved state")
+
+
+def processor_seconds(pid: int) -> float:
+    """Return what a process has used of processors, in seconds; 0 when it is gone (proc(5), stat)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0.0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def qemu_version() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -215,10 +216,9 @@ def bring_up(folder: Path, options: Options) -> tuple[list[str], str, str]:
 
 def test_a_boot_that_hangs_is_tried_again(false_qemu: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab) -> None:
     monkeypatch.setattr(boot, "_may_use_kvm", lambda: False)
-    monkeypatch.setitem(guest.HELLO_SECONDS, "tcg", 6.0)
     (false_qemu / "hang").write_text("tcg")
     steps, how, _accelerator = bring_up(false_qemu, Options(mtu=1501))
-    assert "TCG: guest vm did not start its first program within 6 s" in steps
+    assert any(re.fullmatch(r"TCG: guest vm: no first program, and it stood still for \d+ s", step) for step in steps)
     assert how == "booted"
     assert len((false_qemu / "calls").read_text().splitlines()) >= 2
 
@@ -230,10 +230,9 @@ def test_a_kvm_that_hangs_gives_way_to_emulation_and_is_not_tried_again(
     remembered: list[str] = []
     monkeypatch.setattr(boot, "accelerators", lambda release: ["kvm", "tcg"])
     monkeypatch.setattr(boot, "_remember_hang", remembered.append)
-    monkeypatch.setitem(guest.HELLO_SECONDS, "kvm", 1.0)
     (false_qemu / "hang").write_text("-accel kvm")
     steps, _how, accelerator = bring_up(false_qemu, Options(mtu=1502))
-    assert "KVM: guest vm did not start its first program within 1 s" in steps
+    assert any(re.fullmatch(r"KVM: guest vm: no first program within \d+ s", step) for step in steps)
     assert accelerator == "tcg"
     assert remembered == [kernels.find().release]
 
