@@ -223,6 +223,7 @@ async def _ready(
         await one.detach(*place)
         try:
             await one.save(state)
+            drop_states()
             step("state saved for the next time")
         except LabError as error:
             step(f"no saved state for the next time: {error}")

@@ -84,6 +84,7 @@ class Guest:
         self._servers: list[asyncio.Server] = []
         self._tasks: set[asyncio.Task[Any]] = set()
         self._console = bytearray()
+        self._console_closed = asyncio.Event()
         self.complaint = ""
 
     # --- life ---
@@ -117,7 +118,8 @@ class Guest:
         while text := await self.process.stderr.read(8192):
             self.complaint = (self.complaint + text.decode(errors="replace"))[-8192:]
         await self.process.wait()
-        await asyncio.sleep(0.05)  # the console's last bytes
+        with contextlib.suppress(asyncio.TimeoutError):  # the console's last bytes say why
+            await asyncio.wait_for(self._console_closed.wait(), 2.0)
         self.ended.set()
         for answer in self._answers.values():
             if not answer.done():
@@ -188,6 +190,7 @@ class Guest:
                     file.truncate(0)
                     data = bytes(self._console)
                 file.write(data)
+        self._console_closed.set()
         writer.close()
 
     def console(self) -> str:
@@ -318,19 +321,17 @@ class Guest:
 
     async def resume(self, seconds: float) -> None:
         """Let a restored guest run, and wait until its agent answers. Raises LabError."""
-        deadline = time.monotonic() + seconds
+        deadline, runs = time.monotonic() + seconds, False
         while time.monotonic() < deadline and not self.ended.is_set():
             with contextlib.suppress(OSError, LabError, asyncio.TimeoutError, ValueError):
+                if runs:
+                    await self.call(b"P", seconds=1.0)
+                    return
                 (state,) = await self.qmp({"execute": "query-status"})
                 if state["status"] != "inmigrate":
-                    break
-            await asyncio.sleep(0.02)
-        if not self.ended.is_set():
-            await self.qmp({"execute": "cont"})
-        while time.monotonic() < deadline and not self.ended.is_set():
-            with contextlib.suppress(LabError):
-                await self.call(b"P", seconds=1.0)
-                return
+                    await self.qmp({"execute": "cont"})
+                    runs = True
+                    continue
             await asyncio.sleep(0.02)
         raise LabError(f"guest {self.name} did not wake up from its saved state")
 

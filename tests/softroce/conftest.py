@@ -102,6 +102,15 @@ def name(cli: Cli) -> Iterator[str]:
     cli("down", chosen)
 
 
+@pytest.fixture
+def real_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this process see the cache that holds the kernel, as the command line does here."""
+    if CACHE is None:
+        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    else:
+        monkeypatch.setenv("XDG_CACHE_HOME", CACHE)
+
+
 PINGPONG = """
 timeout 60 ibv_rc_pingpong -d {one} -g 1 -n {count} -p {port} > /dev/null & server=$!
 tries=0

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from rdmadiag.lab import Lab, LabError, client, find, look, places
+from rdmadiag.lab import Lab, LabError, boot, client, find, kernels, look, places
 from tests.softroce.conftest import ROOT, Cli, command, environment, processes_of, wait_until
 
 
@@ -74,13 +74,11 @@ def test_two_labs_live_side_by_side_and_the_second_starts_from_the_saved_state(c
     assert random[0] != random[1]
 
 
-def test_a_saved_state_that_is_broken_is_made_anew(cli: Cli, lab: Lab, name: str) -> None:
-    states = sorted(
-        Path(environment().get("XDG_CACHE_HOME", os.path.expanduser("~/.cache")), "rdmadiag/states").iterdir()
-    )
-    newest = max(states, key=lambda path: path.stat().st_atime_ns)
-    whole = newest.read_bytes()
-    newest.write_bytes(b"not a state" + whole[11:])
+def test_a_saved_state_that_is_broken_is_made_anew(cli: Cli, lab: Lab, name: str, real_cache: None) -> None:
+    kernel = kernels.find()
+    (plan,) = boot.plans(lab.options, name, kernel, lab.record["accelerator"], Path("/"))
+    state = boot.state_file(plan, kernel.own_modules)
+    state.write_bytes(b"not a state" + state.read_bytes()[11:])
     made = cli("up", name)
     assert made.returncode == 0, made.stderr
     assert "the saved state was of no use" in made.stderr

@@ -180,7 +180,7 @@ def test_an_ordinary_user_makes_and_uses_a_lab(tmp_path_factory: pytest.TempPath
 
 
 @pytest.fixture
-def false_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def false_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_cache: None) -> Path:
     """Put a QEMU first on PATH that hangs when the word in the file `hang` is in its command line, once."""
     script = tmp_path / "bin/qemu-system-x86_64"
     script.parent.mkdir()
@@ -192,17 +192,15 @@ exec {QEMU} "$@"
 """)
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
-    for name, value in environment().items():
-        if name == "XDG_CACHE_HOME":
-            monkeypatch.setenv(name, value)
-    if "XDG_CACHE_HOME" not in environment():
-        monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     return tmp_path
 
 
 def bring_up(folder: Path, options: Options) -> tuple[list[str], str, str]:
     """Bring a lab up in this process and end it; return its progress, how it came up, and with what."""
     steps: list[str] = []
+    kernel = kernels.find()
+    (plan,) = boot.plans(options, "hang", kernel, "tcg", folder)
+    boot.state_file(plan, kernel.own_modules).unlink(missing_ok=True)
 
     async def work() -> boot.Made:
         made = await boot.bring_up(options, "hang", folder, steps.append)
