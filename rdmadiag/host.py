@@ -208,7 +208,7 @@ def _kernel_log() -> str:
                 break
             head, _, text = record.decode(errors="replace").partition(";")
             fields = head.split(",")
-            micro = int(fields[2]) if len(fields) > 2 and fields[2].isdigit() else 0
+            micro = int(fields[2]) if len(fields) > 2 and fields[2].isdecimal() else 0
             message = text.partition("\n")[0]
             lines.append(f"[{micro // 1000000:5d}.{micro % 1000000:06d}] {message}")
     finally:

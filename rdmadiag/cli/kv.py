@@ -138,7 +138,7 @@ def send(address: str, form: str, **options: Any) -> None:
       rdmadiag kv send 10.0.0.2:7000 --mode pull --requests 8
     """
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal():
         raise BadInput(f"{address!r}: wanted HOST:PORT")
     _report(_send((host, int(port)), options), form, options["output"])
 

@@ -306,7 +306,7 @@ def _octal(field: bytes) -> int:
 
 
 def _whole(text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 20):
+    if not (text.isascii() and text.isdecimal() and len(text) < 20):
         raise Damaged("damaged tar archive: a header's size is none")
     return int(text)
 

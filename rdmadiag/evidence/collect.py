@@ -405,7 +405,7 @@ def _not_given(
         " (SELECT 1 FROM reading r WHERE r.node = gap.node AND r.source = gap.source AND r.complete)"
     )  # an excerpt beside the whole of it
     skipped = {"peering", "node", "gap", "reading", "log", "expect", *SHIPPED, *MADE_OF, *_NOT_OF_EVERY_NODE}
-    skipped |= set(modules["captures"].TABLES)
+    skipped |= set(modules["captures"].TABLES) if "captures" in modules else set()
     filled = {name: evidence.nodes_of(name) for name in table_names() if name not in skipped}
     for node, source in evidence.db.execute("SELECT node, source FROM reading WHERE complete").fetchall():
         for table in modules[source].TABLES if source in modules else ():

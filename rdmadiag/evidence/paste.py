@@ -610,7 +610,7 @@ def _windows(data: bytes, starts: list[int], numbers: _Numbers) -> list[Line]:
 
 def _program(command: str) -> str:
     words = command.split()
-    while words and (words[0] in ("sudo", "time", "watch", "-n", "env") or "=" in words[0] or words[0].isdigit()):
+    while words and (words[0] in ("sudo", "time", "watch", "-n", "env") or "=" in words[0] or words[0].isdecimal()):
         if len(words) == 1:
             break
         words.pop(0)

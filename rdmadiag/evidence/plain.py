@@ -137,7 +137,7 @@ def _json_line(line: bytes) -> bytes:
     fields, message = found
     when, host, program = _first(fields, _TIMES), _first(fields, _HOSTS), fields.get("SYSLOG_IDENTIFIER", "")
     micro = fields.get("__REALTIME_TIMESTAMP", "")
-    if micro.isascii() and micro.isdigit() and len(micro) < 18:
+    if micro.isascii() and micro.isdecimal() and len(micro) < 18:
         when = time.strftime("%Y-%m-%dT%H:%M:%S+0000", time.gmtime(int(micro) // 1_000_000))
     if host and program:
         pid = f"[{fields['_PID']}]" if "_PID" in fields else ""

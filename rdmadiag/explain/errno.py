@@ -409,7 +409,7 @@ def _code(word: str) -> str | None:
     # The name of an errno given as name, number, -number or strerror text.
     text = word.strip().strip("[](),")
     read = number(text.removeprefix("-"))
-    if read and text.removeprefix("-")[:1].isdigit():
+    if read and text.removeprefix("-")[:1].isdecimal():
         return errno.errorcode.get(read[0])
     upper = {"ENOTSUP": "EOPNOTSUPP", "EWOULDBLOCK": "EAGAIN"}.get(text.upper(), text.upper())
     if upper.startswith("E") and isinstance(getattr(errno, upper, None), int):

@@ -101,7 +101,7 @@ def decode(*words: str) -> dict[str, Any]:
     physical = bool(parts) and parts[0].lower().startswith("phys")
     if len(parts) > 1 and (physical or parts[0].lower() == "state"):
         del parts[0]
-    if len(parts) > 1 and parts[0].isdigit() and not parts[1].isdigit():  # sysfs writes both: 5: LinkUp
+    if len(parts) > 1 and parts[0].isdecimal() and not parts[1].isdecimal():  # sysfs writes both: 5: LinkUp
         del parts[0]
     text = " ".join(parts)
     read = number(text)

@@ -134,7 +134,7 @@ def state(word: str) -> str:
     """Return the name of a state given as name, IBV_QPS_ name or number. Raises BadInput, listing the known names."""
     text = folded(word).removeprefix("IBV_QPS_").removeprefix("IB_QPS_")
     text = _ALIASES.get(text, text)
-    if text.isascii() and text.isdigit() and len(text) == 1 and int(text) < len(STATES):
+    if text.isascii() and text.isdecimal() and len(text) == 1 and int(text) < len(STATES):
         return STATES[int(text)]
     if text not in STATES:
         raise refuse("QP state", word, "a name or 0 to 6", STATES)

@@ -52,7 +52,7 @@ def decode(*words: str) -> dict[str, Any]:
     kind, given = "RC", None
     for word in plain[2:]:
         read = number(word)
-        if read is not None and word[0].isdigit():
+        if read is not None and word[0].isdecimal():
             given = read[0]
         else:
             kind = qp_states.qp_type(word)

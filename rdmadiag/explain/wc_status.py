@@ -371,7 +371,7 @@ def number(text: str) -> int | None:
     head, _, tail = word.partition("(")
     inner = tail.rstrip(") ")
     for part in (word, head.strip(), inner):
-        if part.isascii() and part.isdigit() and len(part) < 4:
+        if part.isascii() and part.isdecimal() and len(part) < 4:
             return int(part) if int(part) < len(_ROWS) else None
         low = part.lower()
         if low.startswith("0x") and len(low) < 6:

@@ -46,7 +46,7 @@ def has_rxe(modules: Path) -> bool:
 
 
 def _versions(text: str) -> list[int | str]:
-    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", text)]
+    return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text)]
 
 
 def installed(root: Path = Path("/")) -> Iterator[Kernel]:

@@ -29,7 +29,7 @@ def parse(text: str) -> list[dict[str, Any]]:
     found = []
     for line in text.splitlines():
         words = line.split()
-        if len(words) < 4 or not words[3].isdigit():
+        if len(words) < 4 or not words[3].isdecimal():
             continue
         gids = [word.split(",") for word in words[4:] if word.count(",") == 2]
         v2 = [

@@ -45,7 +45,7 @@ def size(text: str) -> float | None:
 
 def count(text: str) -> int | None:
     """Read a whole number."""
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 13 else None
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 13 else None
 
 
 def length(text: str) -> float | None:

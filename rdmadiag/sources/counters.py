@@ -123,7 +123,7 @@ def _folders(host: Host, device: str) -> Iterator[tuple[str, int | None, str]]:
     # hw_counters first: they come from the function itself, counters/ from the port that it may not look at.
     base = f"{CLASS}/{device}"
     yield f"{base}/hw_counters", None, "hw_counters"
-    ports = [name for name in _names(host, f"{base}/ports") if name.isascii() and name.isdigit()]
+    ports = [name for name in _names(host, f"{base}/ports") if name.isascii() and name.isdecimal()]
     for kind in ("hw_counters", "counters"):
         for port in ports:
             yield f"{base}/ports/{port}/{kind}", int(port), kind
@@ -243,7 +243,7 @@ def _place(folder: str, device: str | None, port: int | None) -> tuple[str | Non
     if below := _BELOW.search(folder):
         return below[1], whole(below[2])
     names = folder.split("/")
-    if names[-1].isascii() and names[-1].isdigit():
+    if names[-1].isascii() and names[-1].isdecimal():
         port = whole(names.pop())
         if names and names[-1] == "ports":
             names.pop()
@@ -333,7 +333,7 @@ def parse_ethtool(lines: Sequence[Line]) -> Iterator[Row]:
             netdev, inside = match[1] or netdev, True
             continue
         name, _, value = text.rpartition(": ")
-        if name and value.isascii() and value.isdigit() and (inside or _ETHTOOL_NAME.match(name)):
+        if name and value.isascii() and value.isdecimal() and (inside or _ETHTOOL_NAME.match(name)):
             row = {"netdev": netdev, "kind": "ethtool", "counter": name.strip(), "value": whole(value)}
             yield Row("counter", _once(row), line.number)
         elif text:

@@ -69,7 +69,7 @@ def whole(text: Any) -> int | None:
     """Read an integer as tools print it (decimal, or hex with 0x), at most LARGEST; None for anything else."""
     if isinstance(text, str):
         try:
-            text = int(text) if text.isdigit() else int(text, 16 if text.strip()[:2] in ("0x", "0X") else 10)
+            text = int(text) if text.isdecimal() else int(text, 16 if text.strip()[:2] in ("0x", "0X") else 10)
         except ValueError:
             return None
     if not isinstance(text, int) or isinstance(text, bool):
@@ -202,7 +202,7 @@ def _uverbs(host: Host) -> dict[str, str]:
 
 
 def _numbers(names: Iterable[str]) -> list[int]:
-    return sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 9)
+    return sorted(int(name) for name in names if name.isascii() and name.isdecimal() and len(name) < 9)
 
 
 def _read_device(

@@ -63,7 +63,7 @@ def parse(lines: Sequence[Line]) -> Iterator[Row]:
 
 
 def _plain(text: str) -> bool:
-    return text.count(".") <= 1 and text.strip(".").replace(".", "").isdigit() and len(text) < 16
+    return text.count(".") <= 1 and text.strip(".").replace(".", "").isdecimal() and len(text) < 16
 
 
 def _known(side: str, size: int | None, gbps: float | None, error: int | None) -> dict[str, Any]:

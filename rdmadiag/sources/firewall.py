@@ -280,7 +280,7 @@ _MANY = late(r"22[4-9]\.|23\d\.|255\.255\.255\.255|ff[0-9a-f]{2}:")
 
 def _in_range(text: str) -> bool:
     first, _, last = text.partition(":")
-    if not first.isdigit() or (last and not last.isdigit()):
+    if not first.isdecimal() or (last and not last.isdecimal()):
         return False
     return int(first[:6]) <= ROCE_PORT <= int((last or first)[:6])
 

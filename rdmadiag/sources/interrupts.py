@@ -33,7 +33,7 @@ def read(host: Host) -> Iterable[Row | Gap]:
         function = pci.function_of(host, bdf)
         if not function or role_of(function.vendor, function.device, function.code) != "rdma":
             continue
-        numbers = [name for name in names_in(host, f"{pci.ROOT}/{bdf}/msi_irqs") if name.isdigit()][:FUNCTION_IRQS]
+        numbers = [name for name in names_in(host, f"{pci.ROOT}/{bdf}/msi_irqs") if name.isdecimal()][:FUNCTION_IRQS]
         if numbers and not looked:
             looked, counts = True, _counts(host)
         local = cpu_list(text_of(host, f"{pci.ROOT}/{bdf}/local_cpulist"))
@@ -133,9 +133,9 @@ def _table(lines: Sequence[Line]) -> Iterator[tuple[int, int, Count]]:
         irq, colon, rest = text.strip().partition(":")
         function = _FUNCTION.search(rest)
         words = rest.split()
-        if not (cpus and colon and irq.isdigit() and len(irq) < 10 and len(words) > len(cpus)):
+        if not (cpus and colon and irq.isdecimal() and len(irq) < 10 and len(words) > len(cpus)):
             continue
-        if not all(word.isdigit() and len(word) < 16 for word in words[: len(cpus)]):
+        if not all(word.isdecimal() and len(word) < 16 for word in words[: len(cpus)]):
             continue
         name = " ".join(words[len(cpus) :]).rpartition(" ")[2]
         if function or _HANDLER.match(name):

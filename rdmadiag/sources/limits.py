@@ -127,14 +127,14 @@ def _users(host: Host) -> tuple[list[int], Gap | None]:
 def _captured_users(host: Host) -> list[int]:
     # A capture holds the status of processes that use RDMA; of others only the name, from looking for services.
     return sorted(
-        int(name) for name in names_in(host, "/proc") if name.isdigit() and text_of(host, f"/proc/{name}/status")
+        int(name) for name in names_in(host, "/proc") if name.isdecimal() and text_of(host, f"/proc/{name}/status")
     )
 
 
 def _search(host: Host) -> tuple[list[int], Gap | None]:
     found: list[int] = []
     refused, end = 0, host.clock() + SCAN_SECONDS
-    pids = sorted((int(name) for name in host.ls("/proc") if name.isdigit()), reverse=True)  # jobs start late
+    pids = sorted((int(name) for name in host.ls("/proc") if name.isdecimal()), reverse=True)  # jobs start late
     for place, pid in enumerate(pids):
         if host.clock() > end:
             reason = f"{len(pids) - place} of {len(pids)} processes were not searched for open RDMA devices in {SCAN_SECONDS} s"

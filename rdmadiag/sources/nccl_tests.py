@@ -57,7 +57,7 @@ def _values(found: dict[str, Any], counted: bool, test: str) -> dict[str, Any]:
         "size_bytes": int(found["size"]),
         "bandwidth_gbps": round(busbw * _GB_GBPS, 6),
     }
-    wrong = [found[name] for name in ("out_wrong", "in_wrong") if found[name] and found[name].isdigit()]
+    wrong = [found[name] for name in ("out_wrong", "in_wrong") if found[name] and found[name].isdecimal()]
     if counted and wrong:
         values["errors"] = sum(map(int, wrong))
     return values

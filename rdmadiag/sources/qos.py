@@ -114,7 +114,7 @@ def _cc_params(host: Host, name: str) -> Iterator[Row]:
 def _roce_settings(host: Host) -> Iterator[Row]:
     for device in host.ls(CLASS):
         for port in names_in(host, f"{CLASS}/{device}/ports"):
-            if not (port.isascii() and port.isdigit()):
+            if not (port.isascii() and port.isdecimal()):
                 continue
             found = re.search(r"([0-9]{1,9})", text_of(host, f"{CLASS}/{device}/tc/{port}/traffic_class"))
             values = known({"traffic_class": int(found[1]) if found else None, **_configfs(host, device, port)})
@@ -249,7 +249,7 @@ def parse_dcb_text(lines: Sequence[Line]) -> Iterator[Row]:
             table, key, column, fit = _DCB_TABLES[match[1]]
             for pair in match[2].split():
                 first, _, second = pair.partition(":")
-                at = _DSCP_NAMES.get(first, whole(first) if first.isdigit() else None)
+                at = _DSCP_NAMES.get(first, whole(first) if first.isdecimal() else None)
                 read = fit(second)
                 if at is not None and at < 64 and read is not None:
                     yield Row(table, {**place, key: at, column: read}, number)
@@ -308,7 +308,7 @@ def _qos_line(text: str) -> Iterator[tuple[str, Values]]:
         for column, pattern in _QOS_PORT:
             if match := pattern.match(text):
                 word = match[1].lower()
-                yield "qos", {column: 1 if column == "lldpad" else whole(word) if word.isdigit() else word}
+                yield "qos", {column: 1 if column == "lldpad" else whole(word) if word.isdecimal() else word}
 
 
 # --- text: cma_roce_mode, cma_roce_tos, traffic_class ---
@@ -339,7 +339,7 @@ def parse_cma(lines: Sequence[Line]) -> Iterator[Row]:
                 )
         elif what == "mode" and stripped in ("IB/RoCE v1", "RoCE v2"):
             yield Row("roce_setting", known({**place, "cm_roce_mode": stripped}), number)
-        elif what == "tos" and stripped.isdigit() and int(stripped) < 256:
+        elif what == "tos" and stripped.isdecimal() and int(stripped) < 256:
             yield Row("roce_setting", known({**place, "cm_roce_tos": int(stripped)}), number)
         elif what == "class" and (found := _GLOBAL.match(stripped)):
             yield Row("roce_setting", {**place, "traffic_class": int(found[1])}, number)

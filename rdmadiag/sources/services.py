@@ -43,7 +43,7 @@ _INIT = frozenset(("systemd", "init", "runit", "openrc-init"))
 
 def read(host: Host) -> Iterable[Row | Gap]:
     """Look through the names of all processes; what is not among them does not run, where this is the whole machine."""
-    names = [name for name in host.ls("/proc") if name.isdigit()]
+    names = [name for name in host.ls("/proc") if name.isdecimal()]
     found: dict[str, int] = {}
     end, left = host.clock() + SCAN_SECONDS, 0
     for place, pid in enumerate(sorted(names, key=int)):

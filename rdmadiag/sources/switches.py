@@ -62,7 +62,7 @@ def _watchdog(cells: Cells, at: int, _title: str) -> Iterator[Row]:
     }
     for head, names in pairs.items():
         for name, value in zip(names, cells.get(head, "").split("/"), strict=False):
-            if name and port and queue.isdigit():
+            if name and port and queue.isdecimal():
                 yield from _counter(port, int(queue), name, value, at, cells["STATUS"])
 
 
