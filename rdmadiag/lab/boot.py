@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -152,16 +153,16 @@ async def bring_up(options: Options, name: str, folder: Path, progress: Progress
         for attempt in range(tries):
             made: dict[str, Guest] = {}
             patience = 1.5**attempt
-            try:
-                how = await _try(wanted, kernel, made, folder, patience, step, attempt)
+            async with contextlib.AsyncExitStack() as undo:
+                undo.push_async_callback(_stop, made)
+                try:
+                    how = await _try(wanted, kernel, made, folder, patience, step, attempt)
+                except Hung as error:
+                    reason = str(error)
+                    step(f"{accelerator.upper()}: {reason}")
+                    continue
+                undo.pop_all()
                 return Made(made, accelerator, how, steps)
-            except Hung as error:
-                reason = str(error)
-                step(f"{accelerator.upper()}: {reason}")
-                await _stop(made)
-            except BaseException:
-                await _stop(made)
-                raise
         if accelerator == "kvm":
             _remember_hang(kernel.release)
     raise LabError(f"the lab's guest did not come up in {TRIES} tries: {reason}")

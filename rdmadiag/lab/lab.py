@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -168,16 +169,15 @@ def up(options: Options, name: str = DEFAULT_NAME, progress: Progress = lambda t
         if time.monotonic() > deadline:
             raise LabError(f"lab {name} is coming up for {180} s already; `rdmadiag lab down {name}` ends it")
         time.sleep(0.1)
-    try:
-        _empty(folder)
-        wanted = choose_backend(options)
-        places.write_json(folder / "request.json", wanted.as_json())
-        _start_keeper(folder, taken, progress)
-    except BaseException:
-        clean(folder)
-        os.close(taken)
-        raise
-    os.close(taken)
+    with contextlib.ExitStack() as undo:
+        undo.callback(os.close, taken)
+        with contextlib.ExitStack() as unless_up:
+            unless_up.callback(clean, folder)
+            _empty(folder)
+            wanted = choose_backend(options)
+            places.write_json(folder / "request.json", wanted.as_json())
+            _start_keeper(folder, taken, progress)
+            unless_up.pop_all()
     return Lab(name)
 
 
