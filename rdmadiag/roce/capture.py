@@ -142,13 +142,14 @@ class Capture:
                 )
             rest = data[at:]
             if problem or not more:
-                place = self._position - len(rest)
-                if problem or rest:
-                    self.problem = (
-                        self.problem
-                        or f"at byte {place} (packet {self._frame}): {problem or 'the file ends inside a packet'}"
-                    )
+                self._end(rest, problem, "packet")
                 return
+
+    def _end(self, rest: bytes, problem: str, what: str) -> None:
+        # Notes where and why reading stopped, unless the file ended where it should.
+        if problem or rest:
+            place = f"at byte {self._position - len(rest)} (packet {self._frame})"
+            self.problem = self.problem or f"{place}: {problem or f'the file ends inside a {what}'}"
 
     def _pcapng(self) -> Iterator[Chunk]:
         from rdmadiag.roce import pcapng
@@ -165,12 +166,7 @@ class Capture:
                 yield self._made(data, *found)
             rest = data[at:]
             if problem or not more:
-                place = self._position - len(rest)
-                if problem or rest:
-                    self.problem = (
-                        self.problem
-                        or f"at byte {place} (packet {self._frame}): {problem or 'the file ends inside a block'}"
-                    )
+                self._end(rest, problem, "block")
                 return
 
 
