@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scapy import all as scapy
 
-scapy = pytest.importorskip("scapy.all")
-
-from rdmadiag.explain import opcode  # noqa: E402
-from rdmadiag.roce import analysis, capture, cm, columns, icrc, layers  # noqa: E402
-from tests.roce import captures as made  # noqa: E402
+from rdmadiag.explain import opcode
+from rdmadiag.roce import analysis, capture, cm, columns, icrc, layers
+from tests.roce import captures as made
 
 PCAPS = Path(__file__).parent.parent / "data/pcaps"
 DEFINED = [n for n in range(256) if opcode.lookup(n)["operation"]]
