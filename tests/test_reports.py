@@ -66,7 +66,7 @@ def test_the_22_given_reports(checked: Callable[..., dict[str, Any]], capsys: py
     assert len(outcomes) == 22
     assert [o for o in outcomes if o.wrong] == []
     assert len(found) >= 21
-    assert len([o for o in found if o.answer == "confirmed"]) >= 13
+    assert len([o for o in found if o.answer == "confirmed"]) >= 15
 
 
 def test_the_reports_gathered_since(checked: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]) -> None:
@@ -103,8 +103,8 @@ def test_the_reports_of_the_blind_run(
 @pytest.mark.parametrize("name", ["11-nccl-1676-gdr-disabled-peermem", "13-charm-2532-retrycnt"])
 def test_a_fault_in_a_library_or_job_is_said_to_lie_there(name: str, checked: Callable[..., dict[str, Any]]) -> None:
     report = checked(DATA / name)
-    (root,) = [f for f in report["findings"] if f["rule"] in ROOTS[name]["rules"]][:1]
-    assert root["lies_in"] in ("library", "job")
+    places = {f["lies_in"] for f in report["findings"] if f["rule"] in ROOTS[name]["rules"]}
+    assert places & {"library", "job"}
 
 
 def test_a_report_does_not_need_its_most_telling_file(checked: Callable[..., dict[str, Any]]) -> None:

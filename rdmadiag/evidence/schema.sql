@@ -666,6 +666,8 @@ CREATE TABLE command (
   port INTEGER,              -- port chosen (-i)
   gid_index INTEGER,         -- GID index chosen (ibv_*_pingpong -g, perftest -x)
   qps INTEGER,               -- number of QPs (perftest -q) [count]
+  depth INTEGER,             -- send requests of one QP in flight (perftest -t) [count]
+  iterations INTEGER,        -- requests of one QP in the whole run (perftest -n) [count]
   rdma_cm INTEGER,           -- 1 if it connects by rdma_cm (perftest -R, rping ...)
   origin TEXT                -- where the row was read
 );
@@ -687,6 +689,7 @@ CREATE TABLE completion (
   opcode TEXT,               -- operation, where printed and meaningful
   local_gid TEXT,            -- local GID, where printed
   remote_gid TEXT,           -- remote GID, where printed
+  completed INTEGER,         -- requests of the same run that had completed well before it, where printed (perftest's ccnt)
   flush INTEGER,             -- 1 for WR_FLUSH_ERR: a consequence, not a cause
   first INTEGER,             -- 1 for the first non-flush error of its node and program
   format TEXT,               -- which of the program's formats: tells its age ('nccl<2.21' ...)

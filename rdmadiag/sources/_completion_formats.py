@@ -34,8 +34,8 @@ class Format(NamedTuple):
     """One way to print a failed completion.
 
     A line has the format when one of `literals` (lower case) is in it and `pattern` (any case) matches. Groups of the
-    pattern: pid, device, port, qpn, peer, peer_device, opcode, local_gid, remote_gid fill their columns; `status` is a
-    number, `word` a name or text of a status, `synd` an mlx5 CQE syndrome, `vendor` the vendor code, each hex with 0x
+    pattern: pid, device, port, qpn, peer, peer_device, opcode, local_gid, remote_gid, completed fill their columns;
+    `status` is a number, `word` a name or text of a status, `synd` an mlx5 CQE syndrome, `vendor` the vendor code, each hex with 0x
     and decimal without; `vendorx` and `syndx` are hex without 0x. `fix` may change the
     fields, or refuse the line; it gets the groups, and what stands `before` the match.
     `tail` matches one of the lines that follow, and fills what is still unknown. `signs` are for Hyperscan.
@@ -51,6 +51,10 @@ class Format(NamedTuple):
     tail: str = ""
     dump: bool = False
 
+
+# perftest's next line counts the requests of its run: posted and completed at the sender, only received at the receiver.
+_PERFTEST_COUNTS = r"[sr]cnt=[0-9]{1,15}"
+_PERFTEST_TAIL = r"\bscnt=\d+, ccnt=(?P<completed>\d{1,15})\b|\brcnt=\d|Failed status"
 
 # Status texts of libibverbs (ibv_wc_status_str) that are found in other programs' logs as they stand.
 STATUS_TEXTS: tuple[tuple[str, int], ...] = (
@@ -422,21 +426,24 @@ FORMATS: tuple[Format, ...] = (
         "perftest>=26.01",
         ("failed status-",),
         rf"Failed status-(?P<word>[\w ]{{5,60}}?) \((?P<status>\d+)\): wr_id -?\d+ syndrom (?P<vendor>{_NUMBER})",
-        ("Failed status-.{1,60}syndrom ",),
+        ("Failed status-.{1,60}syndrom ", _PERFTEST_COUNTS),
+        tail=_PERFTEST_TAIL,
     ),
     Format(
         "perftest",
         "perftest<26.01",
         ("failed status ",),
         rf"Failed status (?P<status>\d+): qp_num (?P<qpn>\d+) wr_id -?\d+ syndrom (?P<vendor>{_NUMBER})",
-        ("Failed status [0-9]{1,2}: ",),
+        ("Failed status [0-9]{1,2}: ", _PERFTEST_COUNTS),
+        tail=_PERFTEST_TAIL,
     ),
     Format(
         "perftest",
         "perftest<25.10",
         ("failed status ",),
         rf"Failed status (?P<status>\d+): wr_id -?\d+ syndrom (?P<vendor>{_NUMBER})",
-        ("Failed status [0-9]{1,2}: ",),
+        ("Failed status [0-9]{1,2}: ", _PERFTEST_COUNTS),
+        tail=_PERFTEST_TAIL,
     ),
     Format(
         "ibv_pingpong",

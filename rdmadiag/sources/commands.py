@@ -28,7 +28,11 @@ class Options(NamedTuple):
 
 _VERBS = Options({"-d": "device", "--ib-dev": "device", "-i": "port", "--ib-port": "port"})
 _PERFTEST = Options(
-    {**_VERBS.values, "-x": "gid_index", "--gid-index": "gid_index", "-q": "qps", "--qp": "qps"},
+    {
+        **_VERBS.values,
+        **{"-x": "gid_index", "--gid-index": "gid_index", "-q": "qps", "--qp": "qps"},
+        **{"-t": "depth", "--tx-depth": "depth", "-n": "iterations", "--iters": "iterations"},
+    },
     flags="aFeghzRvbNVCHUOZP",
 )
 _PINGPONG = Options({**_VERBS.values, "-g": "gid_index", "--gid-idx": "gid_index"})

@@ -32,8 +32,8 @@ _AFTER = 6  # lines after a line that may belong to it
 _AFTER_HELP = 40  # the same for Open MPI's help texts
 _FLUSH = 5
 _DRIVERS = ("mlx5", "mlx4", "bnxt_re", "irdma", "efa", "rdmap", "rxe")
-_COLUMNS = ("pid", "device", "port", "qpn", "peer", "peer_device", "opcode", "local_gid", "remote_gid")
-_INTEGERS = frozenset(("pid", "port", "qpn"))
+_COLUMNS = ("pid", "device", "port", "qpn", "peer", "peer_device", "opcode", "local_gid", "remote_gid", "completed")
+_INTEGERS = frozenset(("pid", "port", "qpn", "completed"))
 
 # Every line of every format has one of the stems, and most lines of a log have none: they cost a microsecond.
 _STEMS = (

@@ -11,7 +11,7 @@ from rdmadiag.sources.commands import TEXTS, parse
 
 COMMANDS = [
     ("ibv_rc_pingpong -g 0 -d rxe0 -i 1", {"program": "ibv_rc_pingpong", "gid_index": 0, "device": "rxe0", "port": 1}),
-    ("# ./ib_write_bw -R -F -n10 -q1026 -s32 10.20.17.11", {"program": "ib_write_bw", "rdma_cm": 1, "qps": 1026}),
+    ("# ./ib_write_bw -R -F -n10 -q1026 -s32 10.20.17.11", {"program": "ib_write_bw", "rdma_cm": 1, "qps": 1026, "iterations": 10}),
     ("$ ib_send_lat --ib-dev=mlx5_0 --gid-index 3 --rdma_cm", {"program": "ib_send_lat", "device": "mlx5_0", "gid_index": 3, "rdma_cm": 1}),
     ("root@node-a:~# taskset -c 3 ib_read_bw -d mlx5_1 -aFR", {"program": "ib_read_bw", "device": "mlx5_1", "rdma_cm": 1}),
     ("$ rping -s -a 10.20.0.1 -v", {"program": "rping", "rdma_cm": 1}),
@@ -55,6 +55,11 @@ def test_secrets_do_not_stay_in_the_line():
 def test_the_line_is_kept_without_its_prompt():
     (row,) = rows(parse(lines("root@node-a:~# ibv_devinfo -d mlx5_0")), "command")
     assert row == {"program": "ibv_devinfo", "line": "ibv_devinfo -d mlx5_0", "device": "mlx5_0"}
+
+
+def test_perftest_depth_and_iterations_are_kept():
+    (row,) = rows(parse(lines("$ ib_write_bw -R -F -n10 -q1026 --tx-depth=64 10.20.17.11")), "command")
+    assert (row["qps"], row["depth"], row["iterations"], row["rdma_cm"]) == (1026, 64, 10, 1)
 
 
 @given(st.text())

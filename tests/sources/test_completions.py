@@ -934,3 +934,13 @@ def test_long_lines_of_repeated_words_are_read_to_their_end() -> None:
             )
             list(completions.parse([Line(1, cue + (filler * 4000)[:3900])]))
             list(completions.parse([Line(1, (filler * 4000)[:3900] + cue)]))
+
+
+def test_perftest_says_how_many_requests_went_well_before() -> None:
+    failed = "  Failed status 4: wr_id 0 syndrom 0x51"
+    assert only(f"Completion with error at client\n{failed}\nscnt=811, ccnt=683")["completed"] == 683
+    other_end = f"Completion with error at server\n{failed}\nrcnt=12\n\nscnt=811, ccnt=683"
+    assert "completed" not in only(other_end)
+    first, second = rows(f"{failed}\n{failed}\nscnt=811, ccnt=683")
+    assert "completed" not in first
+    assert second["completed"] == 683
