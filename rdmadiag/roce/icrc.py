@@ -1,4 +1,4 @@
-"""Invariant CRC of RoCE packets: one packet, and many at once.
+"""Invariant CRC of many RoCE packets at once; of one packet it is rdmadiag.roce.packet.packet_icrc.
 
 CRC-32 (the one of zlib) over eight bytes of ones in the place of the LRH, then the L3 header to the last pad byte, with the fields
 that switches and routers may change set to ones: IPv4 TOS, TTL and checksum; IPv6 traffic class, flow label and hop limit; the UDP
@@ -12,37 +12,11 @@ from functools import cache
 
 import numpy as np
 
-MASKED_V4 = (1, 8, 10, 11)
-"""Bytes of the IPv4 header that are taken as ones."""
-BTH_MASKED = 4
+from rdmadiag.roce.packet import BTH_MASKED, MASKED_V4
+
 UNCHECKABLE, GOOD, BAD = 0, 1, 2
 SHORT_BYTES = 36
 """Up to this length after the BTH the packets of one length are done together [bytes]."""
-_SEED = zlib.crc32(b"\xff" * 8)
-
-
-def packet_icrc(l3: bytes, l4_offset: int) -> int:
-    """Return the ICRC of a packet from the first byte of its IP header (or GRH) to its last pad byte.
-
-    `l4_offset`: where the UDP header starts in it; for RoCEv1 where the BTH starts, that is 40, the version of IP being 6.
-    The value is as an integer; on the wire `value.to_bytes(4, "little")`. Raises ValueError when the headers are not whole.
-    """
-    masked = bytearray(l3)
-    version = l3[0] >> 4 if l3 else 0
-    udp = version == 4 or (len(l3) > 6 and l3[6] != 0x1B)
-    bth = l4_offset + (8 if udp else 0)
-    if version not in (4, 6) or len(l3) < bth + 12:
-        raise ValueError("wanted an IPv4 or IPv6 header (or GRH), UDP and a whole BTH")
-    if version == 4:
-        for at in MASKED_V4:
-            masked[at] = 0xFF
-    else:
-        masked[0:4] = bytes([masked[0] | 0x0F, 0xFF, 0xFF, 0xFF])
-        masked[7] = 0xFF
-    if udp:
-        masked[l4_offset + 6 : l4_offset + 8] = b"\xff\xff"
-    masked[bth + BTH_MASKED] = 0xFF
-    return zlib.crc32(masked, _SEED)
 
 
 @cache

@@ -32,7 +32,7 @@ from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw, bind_layers, split_layers
 
 from rdmadiag.explain import opcode
-from rdmadiag.roce import cm, icrc
+from rdmadiag.roce import cm, packet
 
 __all__ = [
     "AETH", "BTH", "CM", "CM_DREQ", "CM_REJ", "CM_REP", "CM_REQ", "CM_RTU", "DETH", "FETH", "GRH", "IETH", "MAD", "RDETH", "RETH", "XRCETH",
@@ -139,7 +139,7 @@ class BTH(_Chained, roce.BTH):
         inner.overloaded_fields = overloaded
         data = bytes(l3)
         between = 8 if isinstance(inner, UDP) else 0
-        return icrc.packet_icrc(data[:-4], len(data) - len(p) - between).to_bytes(4, "little")
+        return packet.packet_icrc(data[:-4], len(data) - len(p) - between).to_bytes(4, "little")
 
 
 class GRH(Packet):

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from rdmadiag.roce import icrc
+from rdmadiag.roce.packet import packet_icrc
 
 A, B, C = "10.0.0.1", "10.0.0.2", "10.0.0.3"
 MACS = {A: b"\2\0\0\0\0\1", B: b"\2\0\0\0\0\2", C: b"\2\0\0\0\0\3"}
@@ -65,7 +66,7 @@ def frame(
         head = (
             struct.pack(">IHBB", 6 << 28 | tos << 20, len(udp) + len(body) + 4, 17, ttl) + source.packed + target.packed
         )
-    value = icrc.packet_icrc(head + udp + body, len(head)) ^ (0 if good else 1)
+    value = packet_icrc(head + udp + body, len(head)) ^ (0 if good else 1)
     packet = head + udp + body + value.to_bytes(4, "little")
     kind = b"\x08\x00" if source.version == 4 else b"\x86\xdd"
     tags = b"".join(b"\x81\x00" + struct.pack(">H", tag) for tag in vlans)

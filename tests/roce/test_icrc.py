@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmadiag.roce import capture, columns, icrc
+from rdmadiag.roce import capture, columns, icrc, packet
 from tests.roce import captures as made
 
 PCAPS = Path(__file__).parent.parent / "data/pcaps"
@@ -27,13 +27,13 @@ def columns_of(data: bytes) -> list[columns.Columns]:
 
 def test_the_icrc_of_a_kernels_ipv4_ack() -> None:
     head = bytes.fromhex("45020030cc27400040115a910a0000010a000002c24212b7001c0000")
-    assert icrc.packet_icrc(head + bytes.fromhex("1100ffff00000022000000641f000001"), 20) == 0x2AE48A47
+    assert packet.packet_icrc(head + bytes.fromhex("1100ffff00000022000000641f000001"), 20) == 0x2AE48A47
 
 
 def test_the_icrc_of_a_kernels_ipv6_ack() -> None:
     head = bytes.fromhex("60200000001c1140") + b"".join(ipaddress.ip_address(f"2001:db8::{n}").packed for n in (1, 2))
     rest = bytes.fromhex("c5d812b7001c00001100ffff00000022000000641f000001")
-    assert icrc.packet_icrc(head + rest, 40) == 0xD160987B
+    assert packet.packet_icrc(head + rest, 40) == 0xD160987B
 
 
 @pytest.mark.parametrize("path", sorted(PCAPS.glob("*.pcap")), ids=lambda path: path.stem)
@@ -97,4 +97,4 @@ def test_one_packet_and_many_have_the_same_icrc(size: int, pad: int, six: bool, 
 def test_headers_that_are_not_whole_are_refused() -> None:
     for head in (b"", b"\x45" + bytes(20), b"\x10" + bytes(60)):
         with pytest.raises(ValueError, match="wanted"):
-            icrc.packet_icrc(head, 20)
+            packet.packet_icrc(head, 20)
