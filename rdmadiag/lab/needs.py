@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from rdmadiag.lab import kernels
 from rdmadiag.lab.places import LabError
+from rdmadiag.verbs import library
 
 _SBIN = "/usr/sbin:/sbin"
 
@@ -88,12 +90,10 @@ def _compiler() -> Need:
 
 
 def _pyverbs() -> Need:
-    places = (
-        "/usr/lib/python3/dist-packages/pyverbs",
-        f"/usr/lib/python{platform.python_version()[:4]}/site-packages/pyverbs",
-    )
-    found = next((path for path in places if os.path.isdir(path)), "")
-    return Need("pyverbs", "yes" if found else "no", found, "verbs from Python", ("python3-pyverbs",), True)
+    found = library.find()
+    there = found or next((f"{place}/pyverbs" for place in library.PLACES if os.path.isdir(f"{place}/pyverbs")), "")
+    told = there if found or not there else f"{there} is of another Python than {sys.executable}"
+    return Need("pyverbs", "yes" if found else "no", told, "verbs from Python", ("python3-pyverbs",), True)
 
 
 def _kernel() -> Need:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -92,6 +94,44 @@ def lab(cli: Cli) -> Iterator[labs.Lab]:
     assert made.returncode == 0, made.stderr
     yield labs.find(name)
     cli("down", name)
+
+
+class Worker:
+    """A process in the lab that has pyverbs loaded: call it with the name of a function of verbs_cases and its arguments."""
+
+    def __init__(self, lab: str) -> None:
+        words = command("exec", lab, "--", sys.executable, "-m", "tests.softroce.worker")
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(), cwd=ROOT
+        )
+        assert self._line() == "ready"
+
+    def _line(self) -> str:
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        assert line, f"the worker in the lab ended (exit code {self._process.wait(30)})"
+        return line.strip()
+
+    def __call__(self, function: str, **arguments: Any) -> Any:
+        """Run a function there and return its result; fail with its error."""
+        assert self._process.stdin
+        self._process.stdin.write(json.dumps([function, arguments]) + "\n")
+        self._process.stdin.flush()
+        answer = json.loads(self._line())
+        assert "error" not in answer, answer["trace"]
+        return answer["result"]
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate(timeout=60)
+
+
+@pytest.fixture(scope="session")
+def verbs(lab: labs.Lab) -> Iterator[Worker]:
+    """Return the worker of this run."""
+    worker = Worker(lab.name)
+    yield worker
+    worker.close()
 
 
 @pytest.fixture
