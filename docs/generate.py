@@ -1,10 +1,11 @@
-"""Write the generated pages, docs/rules.md and docs/tables.md; `--check` only tells whether they are up to date."""
+"""Write the generated pages, docs/rules.md, docs/tables.md and docs/faults.md; `--check` only tells whether they are up to date."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
+from rdmadiag import faults
 from rdmadiag.diagnose import rulebook
 from rdmadiag.evidence import store
 
@@ -53,7 +54,31 @@ def tables_page() -> str:
     return "\n".join(lines)
 
 
-PAGES = {"rules.md": rules_page, "tables.md": tables_page}
+def faults_page() -> str:
+    """Return the page of all faults."""
+    lines = [
+        "# Faults",
+        "",
+        "Generated from `rdmadiag/faults/` by `make docs`; `rdmadiag inject list` prints the same. [inject.md](inject.md) says how they come off.",
+        "",
+        "| fault | does | parameters (default) | acts on | signs that it must leave |",
+        "|---|---|---|---|---|",
+    ]
+    for name in faults.names():
+        fault = faults.find(name)
+        parameters = "<br>".join(
+            f"`{p.option}` {p.default}{' ' * bool(p.unit)}{p.unit}: {p.meaning}" for p in fault.PARAMETERS
+        )
+        lines.append(f"| `{name}` | {fault.TITLE} | {parameters} | {fault.REACH} | {'<br>'.join(fault.SIGNS)} |")
+    lines += ["", "## Data paths", "", "| path | is | not on |", "|---|---|---|"]
+    for name, reach in faults.REACHES.items():
+        lines.append(
+            f"| {name} | {reach.meaning} | {'<br>'.join(f'{kind}: {why}' for kind, why in reach.why_not.items())} |"
+        )
+    return "\n".join([*lines, ""])
+
+
+PAGES = {"rules.md": rules_page, "tables.md": tables_page, "faults.md": faults_page}
 
 
 def stale() -> list[str]:

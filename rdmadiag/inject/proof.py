@@ -1,0 +1,128 @@
+"""Two independent proofs that a fault fired: what its own means counted, and what else must have moved."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from rdmadiag.faults import Moves, Plan
+from rdmadiag.inject import _shell
+from rdmadiag.inject.node import Node
+from rdmadiag.inject.target import Aim
+
+
+class Proof(NamedTuple):
+    """`answer` is yes, no or unknown; `text` says by what."""
+
+    answer: str
+    text: str
+    values: Mapping[str, int | float] = {}
+
+
+class Fired(NamedTuple):
+    """Both proofs. A fault has fired when both say yes; that none says no is not enough."""
+
+    own: Proof
+    other: Proof
+
+    @property
+    def answer(self) -> str:
+        """Return yes when both say so, no when its own means counted nothing or nothing else moved, else unknown."""
+        answers = {self.own.answer, self.other.answer}
+        return "yes" if answers == {"yes"} else "no" if "no" in answers else "unknown"
+
+
+def counts(node: Node, plan: Plan, tag: str) -> dict[str, int]:
+    """Read what the steps of a plan have counted so far."""
+    found: dict[str, int] = {}
+    for part in re.split(r"^step (?=\d+$)", node.run(_shell.counted_text(tag)).text, flags=re.M)[1:]:
+        number, _, text = part.partition("\n")
+        for name, value in plan.steps[int(number)].read(text).items():
+            found[name] = found.get(name, 0) + value
+    return found
+
+
+_COUNTERS = r"""
+for f in /sys/class/infiniband/*/ports/*/hw_counters/*; do
+  read -r n 2>/dev/null < $f || continue
+  d=${f#/sys/class/infiniband/}; echo "counter ${d%%/*} ${f##*/} $n"
+done
+"""
+
+
+def observe(aim: Aim, moves: Moves) -> dict[str, float]:
+    """Read what the second proof compares: every RDMA counter, as DEVICE NAME, and what its kind adds."""
+    found: dict[str, float] = {}
+    for place in aim.places():
+        extra = ""
+        if moves.kind == "rate":
+            names = " ".join(cable.netdev for cable in aim.target.cables if place in ("", cable.host))
+            extra = f"for n in {names}; do read -r b < /sys/class/net/$n/statistics/rx_bytes && echo rx $b; done\n"
+            extra += "read -r up rest < /proc/uptime; echo up $up"
+        elif moves.kind == "file":
+            extra = moves.probe
+        for line in aim.node(place).run(_COUNTERS + extra).text.splitlines():
+            words = line.split()
+            if words[:1] == ["counter"] and len(words) == 4:
+                found[f"{words[1]} {words[2]}"] = float(words[3])
+            elif words[:1] == ["rx"]:
+                found["rx_bytes"] = found.get("rx_bytes", 0.0) + float(words[1])
+            elif words[:1] == ["up"]:
+                found["seconds"] = float(words[1])
+            elif words[:1] == ["probe"] and len(words) == 3:
+                found[f"probe {words[1]}"] = float(words[2])
+    if moves.kind == "rtt":
+        found |= _ping(aim)
+    return found
+
+
+def _ping(aim: Aim) -> dict[str, float]:
+    cables = aim.target.cables
+    if len(cables) < 2:
+        return {}
+    here, there = cables[0], cables[1]
+    place = "" if aim.target.one_kernel else here.host
+    text = aim.node(place).run(f"ping -n -q -c 3 -i 0.2 -W 3 -I {here.netdev} {there.address}").text
+    match = re.search(r"= ([\d.]+)/([\d.]+)/", text)
+    return {"rtt_ms": float(match[2])} if match else {}
+
+
+def own_proof(plan: Plan, before: Mapping[str, int], now: Mapping[str, int]) -> Proof:
+    """Compare what the fault's own means counted."""
+    grown = {name: now[name] - before.get(name, 0) for name in plan.hits if name in now}
+    if not grown:
+        return Proof("unknown", f"what its own means counted ({', '.join(plan.hits)}) could not be read")
+    told = ", ".join(f"{name} {value}" for name, value in grown.items())
+    return Proof("yes" if any(value > 0 for value in grown.values()) else "no", f"its own means counted: {told}", grown)
+
+
+def other_proof(moves: Moves, before: Mapping[str, float], now: Mapping[str, float]) -> Proof:
+    """Compare what else must have moved."""
+    if moves.kind == "counter":
+        keys = [key for key in now if key.rpartition(" ")[2] in moves.names and key in before]
+        grown = {key: now[key] - before[key] for key in keys if now[key] > before[key]}
+        if not keys:
+            return Proof("unknown", f"no RDMA counter {' or '.join(moves.names)} could be read")
+        told = ", ".join(f"{key} {value:g}" for key, value in grown.items())
+        return Proof(
+            "yes" if grown else "no", f"RDMA counters moved: {told or 'none of ' + ', '.join(moves.names)}", grown
+        )
+    if moves.kind == "rtt":
+        if "rtt_ms" not in now or "rtt_ms" not in before:
+            return Proof("unknown", "no ping over the switch was answered")
+        more = now["rtt_ms"] - before["rtt_ms"]
+        text = f"a ping over the switch took {now['rtt_ms']:.1f} ms, {before['rtt_ms']:.1f} before"
+        return Proof("yes" if more >= moves.at_least else "no", text, {"rtt_ms": more})
+    if moves.kind == "rate":
+        seconds = now.get("seconds", 0.0) - before.get("seconds", 0.0)
+        if seconds <= 0 or "rx_bytes" not in now or "rx_bytes" not in before:
+            return Proof("unknown", "the bytes that the hosts received could not be read")
+        rate = (now["rx_bytes"] - before["rx_bytes"]) / seconds
+        text = f"hosts received {rate:.0f} bytes/s, at most {moves.at_most:.0f} may pass"
+        return Proof("yes" if 0 < rate <= moves.at_most else "no", text, {"bytes_per_second": rate})
+    changed = {key: now[key] - before[key] for key in now if key.startswith("probe ") and now[key] != before.get(key)}
+    told = ", ".join(f"{key.removeprefix('probe ')} {value:+g}" for key, value in changed.items())
+    if not any(key.startswith("probe ") for key in now):
+        return Proof("unknown", "what else must have changed could not be read")
+    return Proof("yes" if changed else "no", f"what else changed: {told or 'nothing'}", changed)

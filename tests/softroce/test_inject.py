@@ -1,0 +1,137 @@
+"""Faults on a real lab: they fire, two proofs say so, and the node is as it was before."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rdmadiag import inject as door
+from rdmadiag.faults import Refused
+from rdmadiag.inject import in_lab, inject
+from rdmadiag.lab import Lab
+from tests.softroce.conftest import ROOT, environment, pingpong
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give each test a journal of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def clean(lab: Lab) -> Iterator[Callable[[], str]]:
+    """Return a function that reads the switch's state; at the end it must be as it was."""
+
+    def look() -> str:
+        text = "nft list tables; tc qdisc show; ip -o link; ip -o addr; ip route; ls /run/rdmadiag-inject 2>/dev/null; ls /tmp/nothing 2>/dev/null"
+        return "".join(lab.run(["sh", "-c", text], host=host).text for host in ("switch", ""))
+
+    before = look()
+    yield look
+    door.everything()
+    assert look() == before
+
+
+@contextmanager
+def traffic(lab: Lab, seconds: int = 600) -> Iterator[None]:
+    """Keep RC messages going between the two devices while the block runs."""
+    script = f"end=$(($(date +%s) + {seconds})); while [ $(date +%s) -lt $end ] && [ ! -e /run/stop ]; do {{ {' '.join(pingpong('rxe1', 'rxe2', '10.0.0.1', 300, 18600)[2:])}\n}}; done"
+    lab.run(["rm", "-f", "/run/stop"])
+    runner = threading.Thread(target=lab.run, args=(["sh", "-c", script],))
+    runner.start()
+    try:
+        yield
+    finally:
+        lab.run(["touch", "/run/stop"])
+        runner.join()
+
+
+def cli(*args: str, state: Path) -> subprocess.CompletedProcess[str]:
+    """Run `rdmadiag inject`."""
+    import sys
+
+    return subprocess.run(
+        [sys.executable, "-m", "rdmadiag", "inject", *args],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        cwd=ROOT,
+        env=environment() | {"XDG_STATE_HOME": str(state)},
+        stdin=subprocess.DEVNULL,
+    )
+
+
+def until_fired(injection: Any) -> door.Fired:
+    """Wait until both proofs say yes, or its time is over."""
+    while not injection.over:
+        fired = injection.fired()
+        if fired.answer == "yes":
+            return fired
+    return injection.outcome.fired
+
+
+PATH_FAULTS = [
+    ("loss", {"percent": 5}),
+    ("blackout", {}),
+    ("corrupt", {"percent": 5}),
+    ("delay", {"ms": 30}),
+    ("rate-limit", {"mbit": 5}),
+]
+
+
+@pytest.mark.parametrize("fault,values", PATH_FAULTS[:1])
+def test_a_fault_fires_by_two_proofs_and_comes_off(
+    lab: Lab, clean: Callable[[], str], fault: str, values: dict[str, Any]
+) -> None:
+    with traffic(lab), inject(fault, values, in_lab(lab), for_seconds=120) as injection:
+        fired = until_fired(injection)
+    assert fired.own.answer == "yes", fired
+    assert fired.other.answer == "yes", fired
+    assert (injection.outcome.verdict, injection.outcome.problems) == ("FIRED", [])
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault,values", PATH_FAULTS[1:])
+def test_every_path_fault_fires_by_two_proofs_and_comes_off(
+    lab: Lab, clean: Callable[[], str], fault: str, values: dict[str, Any]
+) -> None:
+    test_a_fault_fires_by_two_proofs_and_comes_off(lab, clean, fault, values)
+
+
+def test_without_traffic_a_fault_has_not_fired(lab: Lab, clean: Callable[[], str]) -> None:
+    with inject("corrupt", {"percent": 100}, in_lab(lab), for_seconds=60) as injection:
+        pass
+    assert injection.outcome.verdict == "NOT_FIRED"
+    assert injection.outcome.fired.own.answer == "no"
+
+
+def test_a_second_injection_on_a_netdev_is_refused_and_leaves_the_first_alone(
+    lab: Lab, clean: Callable[[], str]
+) -> None:
+    with inject("blackout", {}, in_lab(lab), for_seconds=120) as first:
+        with pytest.raises(Refused, match=f"already carries injection {first.tag}"), inject("loss", {}, in_lab(lab)):
+            pass
+        assert not first.over
+    assert first.outcome.clean
+
+
+def test_a_dry_run_shows_the_plan_and_changes_nothing(lab: Lab, state: Path, clean: Callable[[], str]) -> None:
+    shown = cli(
+        "loss", "--percent", "5", "--for", "30s", "--lab", lab.name, "--dry-run", "--format", "json", state=state
+    )
+    assert shown.returncode == 0, shown.stderr
+    plan = json.loads(shown.stdout)
+    assert (
+        plan["schema"] == "rdmadiag.plan/1" and plan["netdevs"] == ["p1", "p2"] and plan["devices"] == ["rxe1", "rxe2"]
+    )
+    assert not (state / "rdmadiag" / "inject").exists() or not os.listdir(state / "rdmadiag" / "inject")
