@@ -110,7 +110,7 @@ REACHES: Mapping[str, Reach] = {
 class Moves:
     """What else must have moved, seen by other means than the fault's own: the second proof that it fired.
 
-    `kind` counter: one of the RDMA counters `names` of any host grew; rtt: a ping over the switch takes `at_least` ms more than
+    `kind` counter: one of the RDMA counters `names` of any host grew; rtt: an ICMP echo over the switch takes `at_least` ms more than
     before; rate: the bytes a second into the hosts stayed at or below `at_most`; file: the text that `probe` prints changed.
     """
 

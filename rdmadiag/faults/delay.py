@@ -11,7 +11,7 @@ PARAMETERS = (
     *path.BETWEEN,
 )
 SIGNS = (
-    "throughput of a window-limited sender falls; a ping takes longer by it",
+    "throughput of a window-limited sender falls; an ICMP echo takes longer by it",
     "longer than the QP's timeout: completer_retry_err at the requester, duplicate_request at the responder, no loss",
 )
 

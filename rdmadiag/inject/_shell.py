@@ -15,6 +15,7 @@ from rdmadiag.faults import Plan, Step, Table
 
 ROOT = "/run/rdmadiag-inject"
 GRACE_SECONDS = 3  # from the end of an injection's time to the watchdog's own undoing
+STOP_SECONDS = 60  # that reading the proofs and undoing may take the injector, before the watchdog does it
 APPLY_SECONDS = 120  # that applying may take, before the time begins
 
 FUNCTIONS = r"""
@@ -208,9 +209,13 @@ def revert_text(tag: str, undo: str, title: str, why: str) -> str:
     )
 
 
-def counted_text(tag: str) -> str:
-    """Return the text that prints what was counted: now, or by the watchdog when it took the fault off."""
-    return f"cd {ROOT}/{tag} || exit 0\nif [ -s counted ]; then cat counted; else sh ./count; fi"
+def counted_text(tag: str, last: bool) -> str:
+    """Return the text that prints what was counted: now, or by the watchdog when it took the fault off.
+
+    With `last` the watchdog's time is put off for as long as reading and undoing may take.
+    """
+    more = f"[ -s over ] || {{ {_BEAT}; echo $((${{up%.*}} + {STOP_SECONDS})) > until; }}" if last else ""
+    return f"cd {ROOT}/{tag} || exit 0\n{more}\nif [ -s counted ]; then cat counted; else sh ./count; fi"
 
 
 def remove_text(tag: str) -> str:

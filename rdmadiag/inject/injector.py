@@ -199,7 +199,10 @@ class Injection:
         """Return both proofs as they are now; after the end, as they were then."""
         if self._over.is_set():
             return self.outcome.fired
-        now = proof.counts(self.node, self.plan, self.tag)
+        return self._proofs()
+
+    def _proofs(self, last: bool = False) -> Fired:
+        now = proof.counts(self.node, self.plan, self.tag, last)
         seen = proof.observe(self.aim, self.plan.moves)
         return Fired(proof.own_proof(self.plan, {}, now), proof.other_proof(self.plan.moves, self._before, seen))
 
@@ -291,7 +294,7 @@ class Injection:
             if self._began:
                 self.outcome.held_seconds = time.monotonic() - self._began
                 try:
-                    self.outcome.fired = self.fired()
+                    self.outcome.fired = self._proofs(last=True)
                 except (NodeGone, LabError, ValueError) as error:
                     self.outcome.problems.append(f"the proofs could not be read: {error}")
             if self.entry.open:
