@@ -48,6 +48,17 @@ def emit(text: str) -> None:
     click.echo(text, color=is_terminal(sys.stdout))
 
 
+def emit_line(value: Mapping[str, Any]) -> None:
+    """Print one line of JSON at once: a program reads it while we go on."""
+    click.echo(as_line(value))
+    sys.stdout.flush()
+
+
+def as_line(value: Mapping[str, Any]) -> str:
+    """Return JSON in one line of ASCII."""
+    return json.dumps(value, separators=(",", ":"), default=str)
+
+
 def note(text: str) -> None:
     """Print what is not the result."""
     click.echo(text, err=True)

@@ -129,8 +129,9 @@ def serve(
 @LAYERS
 @SLOTS
 @_sending
+@click.option("--events", is_flag=True, help="Print a line of JSON for each thing that happens, the result last.")
 @FORMAT
-def send(address: str, form: str, **options: Any) -> None:
+def send(address: str, form: str, events: bool, **options: Any) -> None:
     """Move requests to (push) or from (pull) a side that listens at HOST:PORT.
 
     \b
@@ -140,7 +141,12 @@ def send(address: str, form: str, **options: Any) -> None:
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise BadInput(f"{address!r}: wanted HOST:PORT")
-    _report(_send((host, int(port)), options), form, options["output"])
+    watch = None
+    if events:
+        from rdmadiag.kv.live import Live
+
+        watch = Live(_output.emit_line)
+    _report(_send((host, int(port)), options, watch), "events" if events else form, options["output"])
 
 
 @command.command(short_help="Move requests between two processes on this machine")
@@ -168,7 +174,7 @@ def run(form: str, lease: float, publish_on: str, unfenced: bool, **options: Any
     _report(recorder, form, options["output"])
 
 
-def _send(address: tuple[str, int], given: dict[str, Any]) -> Any:
+def _send(address: tuple[str, int], given: dict[str, Any], watch: Any = None) -> Any:
     from itertools import islice
 
     from rdmadiag.kv import arrivals, run
@@ -194,7 +200,7 @@ def _send(address: tuple[str, int], given: dict[str, Any]) -> Any:
         given["merge_bytes"],
         given["deadline"],
     )
-    return run.send(address, shape, settings, coming, given["pace"], not given["no_audit"])
+    return run.send(address, shape, settings, coming, given["pace"], not given["no_audit"], watch=watch)
 
 
 def _report(recorder: Any, form: str, output: str | None) -> None:
@@ -207,7 +213,9 @@ def _report(recorder: Any, form: str, output: str | None) -> None:
         except OSError as error:
             raise BadInput(f"--output {output}: {error.strerror}") from error
     told = summary(recorder)
-    if form == "json":
+    if form == "events":
+        _output.emit_line({"event": "result", "schema": "rdmadiag.kv_run/1", **told})
+    elif form == "json":
         _output.emit(_output.as_json({"schema": "rdmadiag.kv_run/1", **told}))
     else:
         _output.emit("\n".join(_lines(told, output)))

@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from rdmadiag.kv.transport import SUCCESS, Timed
@@ -64,6 +64,12 @@ class Recorder:
         self.caches: list[dict[str, Any]] = []
         self.totals: Counter[str] = Counter()
         self.facts: dict[str, Any] = {}
+        self.watch: Callable[[str, Mapping[str, Any]], None] | None = None
+
+    def show(self, what: str, **values: Any) -> None:
+        """Tell the watcher, where there is one, what just happened; it is called by any thread."""
+        if self.watch is not None:
+            self.watch(what, values)
 
     def now(self) -> float:
         """Return the time since the run began [s]."""
@@ -76,6 +82,8 @@ class Recorder:
             if timed.status == SUCCESS:
                 at = timed.posted + timed.seconds - self._start
                 self._bins[int(at / BIN_SECONDS)] += timed.work.length
+        if timed.status == SUCCESS:
+            self.show("completed", bytes=timed.work.length)
 
     def busy(self, since: float, until: float) -> None:
         """Note that a transfer was under way in this time [s since the beginning]."""
@@ -93,6 +101,7 @@ class Recorder:
             self._events.append({"event": event, "seconds": round(now, 6), **values})
             if event in ("fault", "fault_removed"):
                 self._marks.append((now, DURING if event == "fault" else AFTER))
+        self.show(event, **values)
 
     def phase(self, seconds: float) -> str | None:
         """Return before, during or after the fault; None where no fault was noted."""

@@ -11,7 +11,7 @@ import math
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,14 +74,18 @@ def send(
     pace: bool = False,
     audit: bool = True,
     connect: Connect = connect_tcp,
+    watch: Callable[[str, Mapping[str, Any]], None] | None = None,
 ) -> Recorder:
     """Move the prompt of each arrival; with `pace` not before its time. The recorder with all that was measured. Raises BadInput.
 
-    A prompt longer than the arena is cut to what fits, so that a trace of long prompts can be run on a small machine.
+    A prompt longer than the arena is cut to what fits, so that a trace of long prompts can be run on a small machine. `watch`
+    is told what happens as it happens, first `connected` (kv/live.py makes events of it).
     """
     most = (settings.slots - settings.slots // 16) * shape.block_tokens
     with Client(address, shape, settings, connect) as client:
         start = time.monotonic()
+        client.recorder.watch = watch
+        client.recorder.show("connected", kind=client.route.kind, path=client.route.name)
         for number, arrival in enumerate(arrivals, 1):
             if pace:
                 time.sleep(max(0.0, start + arrival.seconds - time.monotonic()))

@@ -87,6 +87,7 @@ class Transfer:
             "damaged_on_arrival": self.found,
         }
         recorder.requests.append(row)
+        recorder.show("request", **row)
         recorder.totals.update(
             requests=1,
             failed=bool(why),
@@ -224,6 +225,7 @@ class Transfer:
     def _written(self, plane: int) -> None:
         """All works of a plane completed: the consumer's side of it is verified while the next ones are under way."""
         client = self.client
+        client.recorder.show("plane", request=self.request, plane=plane)
         if not self.pull:
             if client.settings.mode == PUSH:
                 self._tell_written(plane, acknowledged=True)

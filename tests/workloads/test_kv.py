@@ -1,0 +1,39 @@
+"""The kv workload on this machine: two processes, events as they come, every byte compared."""
+
+from __future__ import annotations
+
+from rdmadiag import workloads
+from rdmadiag.kv.live import Live
+from rdmadiag.workloads import Host, OnThisMachine
+
+HERE = [Host(name, "none", 1, "lo", "127.0.0.1", "127.0.0.1") for name in ("h1", "h2")]
+
+
+def test_a_transfer_tells_layers_claims_and_what_was_verified() -> None:
+    given = {"requests": 2, "layers": 2, "tokens": 64, "tcp_port": 0x6B76, "send": "--merge-bytes 4096", "mode": "pull"}
+    with workloads.start("kv", OnThisMachine(HERE), given) as run:
+        result = run.finish(60)
+    assert result["problems"] == [] and result["ok"] == "yes", result
+    assert result["carrier"] == "tcp" and result["carried"]["answer"] == "unknown"
+    assert result["content"]["answer"] == "yes" and result["content"]["bytes"] == result["claimed_bytes"]
+    assert sorted(event.values["layer"] for event in run.events if event.kind == "layer") == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert result["results"]["client"]["published"] == 2
+
+
+def test_recovery_is_told_as_error_reconnect_and_recovered() -> None:
+    said: list[dict[str, object]] = []
+    live = Live(lambda event: said.append(dict(event)))
+    live("connected", {"kind": "rdma", "path": "rxe1"})
+    live("detected", {"status": "RETRY_EXC_ERR", "path": "rxe1", "reason": "reconnect", "request": 3})
+    live("moved", {"status": "RETRY_EXC_ERR", "path": "rxe1", "to_path": "rxe1b"})
+    live("completed", {"bytes": 4096})
+    live("request", {"why": None, "audited": 1, "corrupt": 1, "bytes": 4096, "blocks": 1, "request": 3}
+         | dict.fromkeys(("stale", "missing", "torn", "misplaced"), 0))  # fmt: skip
+    assert [event["event"] for event in said if event["event"] != "progress"] == [
+        "ready",
+        "error",
+        "reconnect",
+        "recovered",
+        "verified",
+    ]
+    assert said[0]["carrier"] == "rdma" and said[-1]["wrong"] == 1
