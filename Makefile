@@ -37,6 +37,7 @@ $(LAB): $(READY)
 	  install=$$(sed -n 's/^install: //p' <<<"$$said"); \
 	  if [ -n "$$install" ]; then DEBIAN_FRONTEND=noninteractive bash -c "$$install" >/dev/null; fi
 	@$(BIN)/rdmadiag lab doctor >/dev/null || { $(BIN)/rdmadiag lab doctor; exit 1; }
+	@for engine in mooncake nixl; do $(BIN)/rdmadiag workload install $$engine 2>/dev/null || exit 1; done
 	@touch $@
 
 demo: $(READY)

@@ -17,6 +17,7 @@ KINDS: Mapping[str, str] = {
     "layer": "one part of a request is claimed as transferred: request, layer, bytes, seconds",
     "verified": "bytes, blocks, wrong: content compared by checksums at the receiving end",
     "error": "words: the program's own; status: its code or name; seconds: since what failed was begun",
+    "log": "a line of the engine's own log: level (E, W, F), at, words",
     "reconnect": "the end connects again; why",
     "recovered": "transfers work again; seconds: since the first error",
     "metric": "name, value: a number of the program's own",
@@ -77,7 +78,7 @@ Reader = Callable[[int, str], Iterable[Note]]
 class End(NamedTuple):
     (
         """How one end is started; `reader` is new for each start. `seconds`: it is asked to end so long after its READY (0: never),
-    by closing its input when it `ends_with_input`, else by SIGTERM.
+    by closing its input when it `ends_with_input`, else by SIGTERM. `at_once`: it need not wait for the end before it.
     """
         ""
     )
@@ -87,6 +88,7 @@ class End(NamedTuple):
     environment: Mapping[str, str] = {}
     seconds: float = 0.0
     ends_with_input: bool = False
+    at_once: bool = False
 
 
 class Event(NamedTuple):

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ from rdmadiag.lab.places import cache_folder
 from rdmadiag.workloads._contract import WorkloadError
 
 INSTALL_SECONDS = 900.0
+_VERSION = "rdmadiag-version"
 
 
 class Engine(NamedTuple):
@@ -26,30 +28,31 @@ class Engine(NamedTuple):
     package: str
     version: str
     module: str
-    why: str
     prepare: Callable[[Path], None] | None = None
 
 
-def folder(name: str) -> Path:
-    """Return where an engine is, or will be, for this Python."""
-    return cache_folder("engines") / f"{name}-cp{sys.version_info[0]}{sys.version_info[1]}"
+def _prefix(name: str) -> str:
+    return f"{name}-cp{sys.version_info[0]}{sys.version_info[1]}-"
+
+
+def folder(name: str) -> Path | None:
+    """Return where an engine is installed for this Python; None: it is not."""
+    found = [path.parent for path in cache_folder("engines").glob(f"{_prefix(name)}*/{_VERSION}")]
+    return max(found, key=lambda path: path.stat().st_mtime, default=None)
 
 
 def installed(name: str) -> str:
     """Return the version that is installed; empty: none."""
-    try:
-        return (folder(name) / "rdmadiag-version").read_text().strip()
-    except OSError:
-        return ""
+    found = folder(name)
+    return (found / _VERSION).read_text().strip() if found else ""
 
 
 def install(name: str, engine: Engine, version: str = "", progress: Callable[[str], None] = lambda text: None) -> str:
     """Install an engine unless this version is there; return the version. Raises WorkloadError; what was there stays then."""
-    wanted, target = version or engine.version, folder(name)
+    wanted, parent = version or engine.version, cache_folder("engines")
     if installed(name) == wanted:
         return wanted
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as made:
+    with tempfile.TemporaryDirectory(dir=parent, prefix=".") as made:
         part = Path(made, "engine")
         progress(f"fetching {engine.package} {wanted} from PyPI")
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
@@ -59,17 +62,17 @@ def install(name: str, engine: Engine, version: str = "", progress: Callable[[st
             engine.prepare(part)
         progress(f"trying it: import {engine.module}")
         _run([sys.executable, "-c", f"import {engine.module}"], f"{engine.module} cannot be imported", str(part))
-        (part / "rdmadiag-version").write_text(f"{wanted}\n")
-        old = Path(made, "old")
-        if target.exists():
-            target.rename(old)
-        part.rename(target)
+        (part / _VERSION).write_text(f"{wanted}\n")
+        remove(name)
+        # A name of its own each time: a lab that is up may go on seeing what it saw under a name before.
+        part.rename(parent / f"{_prefix(name)}{wanted}-{time.time_ns():x}")
     return wanted
 
 
 def remove(name: str) -> None:
     """Take an engine away."""
-    shutil.rmtree(folder(name), ignore_errors=True)
+    for path in cache_folder("engines").glob(f"{_prefix(name)}*"):
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _run(command: list[str], what: str, path: str = "") -> None:

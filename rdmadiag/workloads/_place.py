@@ -44,6 +44,9 @@ class Program(Protocol):
     def signal(self, number: int) -> None:
         """Send a signal to the program and its children."""
 
+    def write(self, data: bytes) -> None:
+        """Write to its standard input; a few lines, not a stream."""
+
     def end_input(self) -> None:
         """Close its standard input."""
 
@@ -148,6 +151,9 @@ class _InGuest:
     def signal(self, number: int) -> None:
         self._command.signal(number)
 
+    def write(self, data: bytes) -> None:
+        self._command.write(data)
+
     def end_input(self) -> None:
         if self._input_open:
             self._input_open = False
@@ -198,6 +204,14 @@ class _Here:
             os.killpg(self._process.pid, number)
         except ProcessLookupError:
             pass
+
+    def write(self, data: bytes) -> None:
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            pass  # it has ended, or will be seen to
 
     def end_input(self) -> None:
         assert self._process.stdin
@@ -271,6 +285,10 @@ class Process:
     def signal(self, number: int) -> None:
         """Send a signal to the program and its children."""
         self._do(lambda: self._program.signal(number))
+
+    def write(self, data: bytes) -> None:
+        """Write to its standard input; a few lines, not a stream."""
+        self._do(lambda: self._program.write(data))
 
     def end_input(self) -> None:
         """Close its standard input."""

@@ -14,7 +14,7 @@ from rdmadiag.workloads import _carried
 from rdmadiag.workloads._contract import CLIENT, SERVER, UNKNOWN, Event, Note, Setting, WorkloadError
 from rdmadiag.workloads._place import Place, Process, Take
 
-READY_SECONDS = 60.0
+READY_SECONDS = 120.0
 STOP_SECONDS = 5.0
 LAST_LINES = 40
 STALL_SECONDS = 5.0
@@ -140,6 +140,12 @@ class Run:
             if event.end == role and event.kind == "ended":
                 raise WorkloadError(self._account(role, f"ended with exit code {event.values['code']}", kind))
         raise WorkloadError(self._account(role, f"said nothing of the kind within {seconds:g} s", kind))
+
+    def wait_ready(self, roles: list[str], ready: Callable[[str], None]) -> None:
+        """Wait until each of some ends has said READY; the list is empty then. Raises WorkloadError."""
+        while roles:
+            self.wait(roles[0], "ready", READY_SECONDS)
+            ready(roles.pop(0))
 
     def _account(self, role: str, what: str, kind: str) -> str:
         lines = [line for line in self._ends[role].lines if line.strip()][-8:]
@@ -344,10 +350,13 @@ def start(
     """Start both ends, the server first, each until it says READY. Raises WorkloadError, LabError; nothing is left then."""
     run = Run(name, adapter, place, setting)
     try:
-        for role in adapter.ends(setting):
+        waiting: list[str] = []
+        for role, end in adapter.ends(setting).items():
+            if not end.at_once:
+                run.wait_ready(waiting, ready)
             run.start_end(role)
-            run.wait(role, "ready", READY_SECONDS)
-            ready(role)
+            waiting.append(role)
+        run.wait_ready(waiting, ready)
     except BaseException:
         run.close()
         raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rdmadiag import workloads
 from rdmadiag.lab import Lab
 
@@ -38,3 +40,23 @@ def test_a_program_in_a_lab_is_killed_and_started_again(lab: Lab) -> None:
         run.stop("client")
         result = run.finish(30)
     assert result["carried"]["answer"] == "yes", result
+
+
+SMALL = {"requests": 1, "layers": 2, "blocks": 8}
+
+
+@pytest.mark.parametrize("name", ["mooncake", "nixl"])
+def test_a_real_engine_moves_blocks_by_rdma_and_every_block_is_right(lab: Lab, real_cache: None, name: str) -> None:
+    with workloads.start(name, workloads.InLab(lab), SMALL) as run:
+        result = run.finish(120)
+    assert result["ok"] == "yes", result
+    assert result["carried"]["answer"] == "yes" and result["claimed_bytes"] == 2 * 8 * 65536
+    assert result["content"] == {"answer": "yes", "blocks": 16, "bytes": 2 * 8 * 65536, "wrong": 0}
+
+
+def test_mooncakes_silent_tcp_is_found_out_by_the_counters(lab: Lab, real_cache: None) -> None:
+    given = {**SMALL, "force_hca": False, "devices": "nosuch0"}
+    with workloads.start("mooncake", workloads.InLab(lab), given) as run:
+        result = run.finish(120)
+    assert result["content"]["answer"] == "yes" and result["exit_codes"]["client"] == 0
+    assert result["ok"] == "no" and result["carried"]["answer"] == "no", result
