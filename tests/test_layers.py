@@ -25,6 +25,7 @@ ORDER = [
     "lab",
     "kv",
     "workloads",
+    "bench",
     "faults",
     "inject",
     "scenario",

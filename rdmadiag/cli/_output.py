@@ -70,6 +70,12 @@ def progress(text: str) -> None:
         click.echo(f"\r\x1b[Kreading {text[-70:]}\r", nl=False, err=True)
 
 
+def end_progress() -> None:
+    """Take the last line of progress away."""
+    if is_terminal(sys.stderr):
+        click.echo("\r\x1b[K", nl=False, err=True)
+
+
 def note_unread_input() -> None:
     """Say so when something waits on standard input that was not asked for."""
     import os

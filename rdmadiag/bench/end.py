@@ -1,0 +1,133 @@
+"""Moves blocks between two RDMA devices of one node and times it: `python -m rdmadiag.bench.end DEVICE DEVICE`.
+
+A line of JSON in, a line of JSON out, until the input ends: so the start of Python and the set-up of QPs are not in what is
+measured. Content is made before the clock starts and compared after it stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rdmadiag.verbs.endpoint import Endpoint, stream
+from rdmadiag.verbs.errors import NotFinished
+from rdmadiag.verbs.posting import SIGNALED, Sge, Wr
+from rdmadiag.verbs.qp import Qp
+
+MEMORY_BYTES = 16 << 20
+DEPTH = 512
+WRITE, IMM, READ = "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ"
+LONGEST_SECONDS = 120.0
+
+
+def _stream_imm(
+    near: Endpoint, far: Endpoint, size: int, count: int, window: int, every: int, seconds: float
+) -> tuple[float, int]:
+    """Move blocks by WRITE_WITH_IMM; both ends' completions are taken, receives are posted again. Returns time and failures."""
+    theirs, qp = far.offer().memory, near.qp
+    places = near.mr.length // size
+    far.qp.post_receives((nth, ()) for nth in range(min(count, 2 * window)))
+    received = min(count, 2 * window)
+    posted = done = told = bad = 0
+    start = time.perf_counter()
+    while (done < count or told < count) and not bad:
+        batch: list[Wr] = []
+        while posted < count and posted - min(done, told) + 1 <= window and len(batch) < every:
+            at = posted % places * size
+            signaled = SIGNALED if (posted + 1) % every == 0 or posted + 1 == count else 0
+            sge = (Sge(near.mr.address + at, size, near.mr.lkey),)
+            batch.append(Wr(posted, IMM, sge, theirs.address + at, theirs.rkey, posted & 0xFFFFFFFF, signaled))
+            posted += 1
+        if batch:
+            qp.post(batch)
+        for one in far.cq.poll():
+            told += 1
+            bad += one.status != "SUCCESS"
+        again = min(count - received, 2 * window - (received - told))
+        if again >= every or (again and received + again == count):
+            received += far.qp.post_receives((received + nth, ()) for nth in range(again))
+        for one in near.cq.poll():
+            done = one.wr_id + 1
+            bad += one.status != "SUCCESS"
+        if time.perf_counter() - start > seconds:
+            raise NotFinished(f"{min(done, told)} of {count} blocks within {seconds:g} s")
+    return time.perf_counter() - start, bad
+
+
+class Pair:
+    """Two connected endpoints, and what one measurement is."""
+
+    def __init__(self, near: str, far: str) -> None:
+        self.near = Endpoint(near, MEMORY_BYTES, depth=DEPTH)
+        self.far = Endpoint(far, MEMORY_BYTES, depth=DEPTH)
+        self._connect()
+        self._round = 0
+
+    def _connect(self) -> None:
+        self.near.connect(self.far.offer())
+        self.far.connect(self.near.offer())
+
+    def measure(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Move `count` blocks of `size` bytes by `op`; time, failed requests, and blocks whose content is wrong."""
+        op, size, count = asked["op"], asked["size"], asked["count"]
+        window, every = asked["window"], min(asked["signal_every"], asked["window"])
+        used = min(count, MEMORY_BYTES // size) * size
+        ends = (self.far, self.near) if op == READ else (self.near, self.far)
+        source, target = (memoryview(end.mr.view or b"") for end in ends)
+        self._round += 1
+        seed = os.urandom(4096 - 8) + self._round.to_bytes(8, "little")
+        for at in range(0, used, 4096):
+            part = at.to_bytes(8, "little") + seed[8:]
+            source[at : at + 4096] = part[: min(4096, MEMORY_BYTES - at)]
+        target[:used] = bytes(used)
+        if op == IMM:
+            seconds, bad = _stream_imm(self.near, self.far, size, count, window, every, LONGEST_SECONDS)
+        else:
+            seconds, failed = stream(
+                self.near, self.far.offer().memory, op, size, count, window, every, LONGEST_SECONDS
+            )
+            bad = len(failed)
+        wrong = sum(source[at : at + size] != target[at : at + size] for at in range(0, used, size))
+        if bad:
+            self.near.anew()
+            self.far.anew()
+            self._connect()
+        return {"seconds": seconds, "bytes": size * count, "failed": bad, "wrong": wrong, "compared": used // size}
+
+
+def post_seconds(pair: Pair, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Time what posting and polling alone cost: the share of a run in which Python, not the device, is at work."""
+    qp: Qp = pair.near.qp
+    count = asked["count"]
+    theirs = pair.far.offer().memory
+    parts = [(nth, pair.near.mr.address, theirs.address, 0, SIGNALED) for nth in range(min(count, DEPTH))]
+    start = time.perf_counter()
+    qp.post_rdma(WRITE, pair.near.mr.lkey, theirs.rkey, parts)
+    posted = time.perf_counter()
+    pair.near.cq.take(len(parts), 20.0)
+    return {
+        "post_seconds_each": (posted - start) / len(parts),
+        "all_seconds_each": (time.perf_counter() - start) / len(parts),
+    }
+
+
+def main() -> int:
+    """Answer requests until the input ends."""
+    pair = Pair(sys.argv[1], sys.argv[2])
+    print(json.dumps({"ready": True, "memory_bytes": MEMORY_BYTES}), flush=True)  # noqa: T201
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            answer = post_seconds(pair, asked) if asked["op"] == "post" else pair.measure(asked)
+        except NotFinished as error:
+            answer = {"problem": str(error)}
+        print(json.dumps(answer), flush=True)  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
