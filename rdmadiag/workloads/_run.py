@@ -164,6 +164,8 @@ class Run:
         return process
 
     def _act(self, role: str, by: str, number: int) -> None:
+        if self._process(role).ended.is_set():
+            return
         self._process(role).signal(number)
         self._ends[role].by = by
         self._note(role, "stopped", {"by": by})
@@ -299,7 +301,12 @@ class _Found:
 
     def stalled_seconds(self) -> float:
         """Return the time in which the claims did not grow, up to the moment at which the client was stopped; 0 otherwise."""
-        client = [e for e in self.events if e.end == CLIENT]
+        client: list[Event] = []
+        for event in self.events:  # of its last start, up to its end
+            if event.end == CLIENT:
+                client = [] if event.values.get("by") == "restart" else [*client, event]
+        ended = next((nth for nth, e in enumerate(client) if e.kind == "ended"), len(client))
+        client = client[:ended]
         stops = [e.seconds for e in client if e.kind == "stopped" and e.values["by"] == "stop"]
         grown, at = -1, 0.0
         for event in client:

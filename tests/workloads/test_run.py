@@ -119,3 +119,14 @@ def test_a_missing_program_is_named_before_anything_is_started(monkeypatch: pyte
     monkeypatch.setattr(workloads.load("perftest"), "PROGRAMS", {"ib_write_bwx": "perftest"})
     with pytest.raises(WorkloadError, match="h1 has no ib_write_bwx: apt-get install perftest"):
         workloads.start("perftest", OnThisMachine(list(HOSTS)))
+
+
+def test_a_client_that_had_ended_by_itself_did_not_stall(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rdmadiag.workloads import _run
+
+    monkeypatch.setattr(_run, "STALL_SECONDS", 0.1)
+    with start(lines("moved 100", then="sleep 0.3; exit 3"), patterns=r"moved (?P<bytes>\d+)") as run:
+        run.wait("client", "ended", 30)
+        run.stop("client")
+        result = run.finish(5)
+    assert result["problems"] == ["the client ended with exit code 3"]
