@@ -24,7 +24,7 @@ from typing import Any, Protocol
 MESSAGE_MOST = 1 << 24
 INCARNATION = secrets.token_hex(8)
 FIRST_DELAY, DELAY_MOST = 0.1, 2.0
-SERVER_SECONDS = 110.0
+SERVER_SECONDS = 230.0
 
 
 class EngineError(Exception):

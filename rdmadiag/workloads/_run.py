@@ -14,7 +14,7 @@ from rdmadiag.workloads import _carried
 from rdmadiag.workloads._contract import CLIENT, SERVER, UNKNOWN, Event, Note, Setting, WorkloadError
 from rdmadiag.workloads._place import Place, Process, Take
 
-READY_SECONDS = 120.0
+READY_SECONDS = 240.0
 STOP_SECONDS = 5.0
 LAST_LINES = 40
 STALL_SECONDS = 5.0
