@@ -20,6 +20,11 @@ from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 FILE_LIMIT_BYTES = 4 << 20
 """Longest file read through the door [bytes]; sysfs and procfs files that matter are far shorter."""
 
+PROGRAMS = frozenset(("nft -j list ruleset", "iptables-save", "ip6tables-save"))
+"""Programs that the door runs: they print what has no netlink form that is read here, and change nothing."""
+PROGRAM_SECONDS = 1.5
+"""Longest time that one of them may take [s]."""
+
 PATH_CHARACTERS, PATH_LEVELS = 1024, 32
 """A longer or deeper path of a captured tree is not listed; those of sysfs are half as long."""
 
@@ -53,7 +58,10 @@ class Host(Protocol):
         """Tell whether we may open a file for reading and writing; None where that cannot be told."""
 
     def run(self, command: str) -> str:
-        """Return the text that a command prints; only `dmesg` and `uname -m`, without starting a process."""
+        """Return the text that a command prints: `dmesg`, `uname -m`, `date +%s` (no process is run), and those of PROGRAMS.
+
+        A program runs only where what it asks is loaded already, at most PROGRAM_SECONDS. Raises as `read`.
+        """
 
     def objects(self, command: str) -> list[dict[str, Any]]:
         """Return what `rdma -d -j`, `ip -d -j`, `ethtool --json` or `dcb -j` prints, as objects.
@@ -167,6 +175,10 @@ class LiveHost:
             return os.uname().machine
         if command == "dmesg":
             return _kernel_log()
+        if command == "date +%s":
+            return str(int(time.time()))
+        if command in PROGRAMS:
+            return _program(command)
         raise NotPresent(f"{command}: not a command of this door")
 
     def objects(self, command: str) -> list[dict[str, Any]]:
@@ -185,6 +197,34 @@ class LiveHost:
     def clock(self) -> float:
         """See Host.clock."""
         return time.monotonic()
+
+
+def _program(command: str) -> str:
+    # One of PROGRAMS, found in the folders of the system alone (we may be root), with nothing of our environment but those.
+    import subprocess
+
+    words = command.split()
+    folders = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
+    path = next((found for folder in folders if os.access(found := f"{folder}/{words[0]}", os.X_OK)), None)
+    if path is None:
+        raise NotPresent(f"{words[0]}: not installed")
+    try:
+        done = subprocess.run(
+            [path, *words[1:]],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=PROGRAM_SECONDS,
+            env={"PATH": ":".join(folders), "LC_ALL": "C"},
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise HostRefused(command, f"it did not end within {PROGRAM_SECONDS:g} s") from error
+    except OSError as error:
+        raise refusal(command, error) from error
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().partition("\n")[0][:200]
+        raise HostRefused(command, said or f"it ended with {done.returncode}", "run as root")
+    return done.stdout[:FILE_LIMIT_BYTES].decode(errors="replace")
 
 
 def _kernel_log() -> str:

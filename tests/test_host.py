@@ -1,6 +1,7 @@
 """The door to a node: live, captured and recording doors give the same answers; nothing outside of a captured tree is opened."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,7 @@ def test_the_live_node_reads_lists_and_follows(tmp_path):
     assert host.exists(str(tmp_path / "x")) and not host.exists(str(tmp_path / "y"))
     assert host.usable(str(tmp_path / "x"))
     assert host.run("uname -m") == os.uname().machine
+    assert abs(int(host.run("date +%s")) - time.time()) < 60
     assert host.name == os.uname().nodename and host.clock() > 0
 
 
@@ -215,3 +217,18 @@ def test_what_is_recorded_reads_back_the_same(path):
     again, again_seconds = parse_tree(recording.tree_text())
     assert again_seconds == seconds
     assert look(CapturedHost(again, "n", seconds)) == wanted
+
+
+def test_a_program_of_the_door_runs_bounded_and_a_refusal_says_why(monkeypatch, tmp_path):
+    monkeypatch.setattr("rdmadiag.host.PROGRAMS", {"true", "sleep 30", "ls /nosuch", "nosuch-tool -x"})
+    monkeypatch.setattr("rdmadiag.host.PROGRAM_SECONDS", 0.2)
+    host = LiveHost()
+    assert host.run("true") == ""
+    with pytest.raises(HostRefused, match="did not end"):
+        host.run("sleep 30")
+    with pytest.raises(HostRefused, match="nosuch"):
+        host.run("ls /nosuch")
+    with pytest.raises(NotPresent, match="not installed"):
+        host.run("nosuch-tool -x")
+    with pytest.raises(NotPresent):
+        host.run("rm -rf /nosuch")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rdmadiag.cli import _output
-from rdmadiag.cli._options import BUDGET, seconds
+from rdmadiag.cli._options import BUDGET, seconds, since
 from rdmadiag.errors import RdmadiagError
 from rdmadiag.render.text import printable
 
@@ -51,9 +51,10 @@ proven, but something that was asked for could not be read. With --format npd: 0
 @click.option(
     "--since",
     default="24h",
-    callback=seconds,
+    callback=since,
     show_default=True,
-    help="Leave out log lines that are older, counted from the log's end.",
+    metavar="TIME",
+    help="Leave out log lines that are older: counted from the log's end (15m, 24h, 7d), or than a time (2026-11-30T08:15, 08:15).",
 )
 @click.option("--only", multiple=True, metavar="RULE", help="Only these rules (ids, with * for any part); repeatable.")
 @click.option("--skip", multiple=True, metavar="RULE", help="All but these rules; repeatable.")

@@ -129,6 +129,39 @@ def seconds_between(first: float, last: float, style: str | None = None) -> floa
     return span + YEAR_SECONDS if style == "yearless" and span < -YEAR_SECONDS / 2 else span
 
 
+class Since(float):
+    """How old a log line may be [s]; with `moment`, the time before which lines are left out [s since 1970].
+
+    With a moment, stamps without a zone are of the zone that this machine is in, and those since boot need `end_epoch`.
+    """
+
+    moment: float | None = None
+
+    @classmethod
+    def at(cls, moment: float, now: float) -> Since:
+        """Return what a moment of the past asks for, counted from now."""
+        found = cls(max(now - moment, 0.0))
+        found.moment = moment
+        return found
+
+    def holds(self, prefix: Prefix, age: float | None, boot_epoch: float | None) -> bool | None:
+        """Tell whether a line is recent enough; None where its time cannot be told. `boot_epoch`: when its node booted."""
+        if self.moment is None:
+            return None if age is None else age <= self
+        if prefix.seconds is None:
+            return None
+        if prefix.style in ("epoch", "utc"):
+            return prefix.seconds >= self.moment
+        if prefix.style == "boot":
+            return None if boot_epoch is None else boot_epoch + prefix.seconds >= self.moment
+        wall = datetime.datetime.fromtimestamp(self.moment)
+        if prefix.style == "local":
+            return prefix.seconds >= wall.replace(tzinfo=datetime.timezone.utc).timestamp()
+        wall = wall.replace(year=LEAP_YEAR, tzinfo=datetime.timezone.utc)
+        span = prefix.seconds - wall.timestamp()
+        return 0 <= span <= YEAR_SECONDS / 2 or span < -YEAR_SECONDS / 2
+
+
 def _peel(found: Prefix) -> Prefix | None:
     for pattern in _candidates(found.rest[:2]):
         match = pattern.match(found.rest)

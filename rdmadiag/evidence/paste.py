@@ -214,7 +214,8 @@ class _Reader:
     """Reads one text into items; a helper of read_text that keeps what the steps share."""
 
     def __init__(self, library: Library, given: GivenText, recent: float, printed: Printed | None = None) -> None:
-        self.library, self.given, self.recent, self.printed = library, given, recent, printed
+        self.library, self.given, self.printed = library, given, printed
+        self.recent = recent if isinstance(recent, log_line.Since) else log_line.Since(recent)
         self.items: list[tuple[str, str | None, Item]] = []
         self.hosts: dict[str, None] = {}
         self.host: str | None = None
@@ -518,7 +519,11 @@ class _Reader:
         age = None
         if prefix.seconds is not None and prefix.style in ends:
             age = log_line.seconds_between(prefix.seconds, ends[prefix.style], prefix.style)
-        return {"age_seconds": age, "recent": None if age is None else int(age <= self.recent)}
+        boot = None
+        if self.printed is not None and self.printed.end_epoch is not None and self.printed.end_seconds is not None:
+            boot = self.printed.end_epoch - self.printed.end_seconds
+        recent = self.recent.holds(prefix, age, boot)
+        return {"age_seconds": age, "recent": None if recent is None else int(recent)}
 
     def _row(self, hit: _Hit, index: int, ends: dict[str | None, float]) -> None:
         rule, pattern, log, _ = self.library.patterns[index]

@@ -83,10 +83,11 @@ class Json(NamedTuple):
 class Printed(NamedTuple):
     """A text that a source got from the node itself (the kernel log), to be read like a pasted one, complete.
 
-    `end_seconds` is now, on the clock that its lines' times are from [s].
+    `end_seconds` is now, on the clock that its lines' times are from [s]; `end_epoch` the same moment since 1970 [s].
     """
 
     tool: str
     text: str
     at: str
     end_seconds: float | None = None
+    end_epoch: float | None = None

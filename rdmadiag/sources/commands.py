@@ -30,8 +30,14 @@ _VERBS = Options({"-d": "device", "--ib-dev": "device", "-i": "port", "--ib-port
 _PERFTEST = Options(
     {
         **_VERBS.values,
-        **{"-x": "gid_index", "--gid-index": "gid_index", "-q": "qps", "--qp": "qps"},
-        **{"-t": "depth", "--tx-depth": "depth", "-n": "iterations", "--iters": "iterations"},
+        "-x": "gid_index",
+        "--gid-index": "gid_index",
+        "-q": "qps",
+        "--qp": "qps",
+        "-t": "depth",
+        "--tx-depth": "depth",
+        "-n": "iterations",
+        "--iters": "iterations",
     },
     flags="aFeghzRvbNVCHUOZP",
 )

@@ -7,13 +7,14 @@ always `new` to connection tracking, since the answers have port 4791 as their d
 
 from __future__ import annotations
 
+import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.row import Gap, Json, Line, Row, Text
-from rdmadiag.host import Host, link_of
+from rdmadiag.host import Host, link_of, text_of
 from rdmadiag.patterns import late
 from rdmadiag.sources._packet_path import END, Found, Rule, all_of, verdict
 from rdmadiag.sources.devices import CLASS
@@ -23,21 +24,46 @@ ROCE_PORT = 4791
 LINE_CHARACTERS = 2000
 
 
+_HOW = "sudo nft -j list ruleset > nft.json (or iptables-save, ufw status verbose), and --from nft.json"
+
+
 def read(host: Host) -> Iterable[Row | Gap]:
-    """Say that the rules are not read here, where it matters: a node with software RoCE."""
+    """Ask the packet filter's tools where it matters, on a node with software RoCE, and only for what the kernel has loaded.
+
+    Asking nftables or iptables for rules would else load their modules.
+    """
     try:
         software = [name for name in host.ls(CLASS) if not link_of(host, f"{CLASS}/{name}/device")]
     except (NotPresent, HostRefused):
         return
-    if software and host.live:
-        reason = "the packet filter's rules are taken from its tools only"
-        how = "sudo nft -j list ruleset > nft.json (or iptables-save, ufw status verbose), and --from nft.json"
-        yield Gap(TABLES, reason, "not_given", how, "nft list ruleset")
+    if not software or not host.live:
+        return
+    try:
+        found = list(_ask(host))
+        yield from found
+        if host.exists("/sys/module/nf_tables") and not any(row.values["hook"] == "input" for row in found):
+            yield _row(
+                "nft", "inet", "(none)", "input", ("accept", "no chain filters what comes in"), "nft list ruleset"
+            )
+    except NotPresent as absent:
+        yield Gap(TABLES, str(absent), "not_given", _HOW, "nft list ruleset")
+    except HostRefused as refused:
+        yield Gap(TABLES, refused.reason, "not_permitted", refused.how or _HOW, "nft list ruleset")
+    except (ValueError, RecursionError) as error:
+        yield Gap(TABLES, f"nft -j list ruleset printed no JSON: {error}", "unreadable", _HOW, "nft list ruleset")
 
 
 def _row(tool: str, family: str, chain: str, hook: str, found: Found, at: str | int) -> Row:
     values = {"tool": tool, "family": family, "chain": chain, "hook": hook, "verdict": found[0], "rule": found[1][:300]}
     return Row("firewall", {key: value for key, value in values.items() if value is not None}, at)
+
+
+def _ask(host: Host) -> Iterator[Row]:
+    if host.exists("/sys/module/nf_tables"):
+        yield from parse_nft([json.loads(host.run("nft -j list ruleset"))])
+    for tool, tables in (("iptables-save", "ip_tables_names"), ("ip6tables-save", "ip6_tables_names")):
+        if text_of(host, f"/proc/net/{tables}"):
+            yield from parse_iptables([Line(number, line) for number, line in enumerate(host.run(tool).split("\n"), 1)])
 
 
 # --- nft -j list ruleset ---

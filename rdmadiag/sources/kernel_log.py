@@ -13,13 +13,20 @@ TABLES = ("kernel_event",)
 
 def read(host: Host) -> Iterable[Printed]:
     """Hand over the whole log; its times are seconds since boot, as is its end."""
-    yield Printed("dmesg", host.run("dmesg"), "dmesg", _uptime(host))
+    yield Printed("dmesg", host.run("dmesg"), "dmesg", _uptime(host), _now(host))
 
 
 def _uptime(host: Host) -> float | None:
     try:
         return float(host.read("/proc/uptime").split()[0])
     except (NotPresent, HostRefused, ValueError, IndexError):
+        return None
+
+
+def _now(host: Host) -> float | None:
+    try:
+        return float(host.run("date +%s"))
+    except (NotPresent, HostRefused, ValueError):
         return None
 
 

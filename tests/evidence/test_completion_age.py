@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import io
+import json
 import time
 from pathlib import Path
 
+from click.testing import CliRunner
+
+from rdmadiag.cli import cli
 from rdmadiag.diagnose import check
 from rdmadiag.evidence import paste
 from rdmadiag.evidence.given import GivenText
@@ -39,3 +43,17 @@ def test_completions_older_than_since_are_no_findings_and_are_counted(tmp_path: 
 
     assert statuses(86400.0) == ([13], 1)
     assert statuses(10 * 86400.0) == ([12, 13], 0)
+
+
+def test_since_may_be_a_time_on_the_command_line(tmp_path: Path) -> None:
+    (tmp_path / "nccl.log").write_text(COMPLETIONS)
+
+    def left_out(since: str) -> int:
+        arguments = ["check", "--from", str(tmp_path / "nccl.log"), "--since", since, "--format", "json"]
+        return int(json.loads(CliRunner().invoke(cli, arguments).stdout)["summary"]["log_lines_left_out"])
+
+    assert left_out("2026-03-05T10:30") == 2
+    assert left_out("2026-03-04") == 1
+    assert left_out("2026-02-01 00:00:00") == 0
+    assert "neither" in CliRunner().invoke(cli, ["check", "--since", "25:99"]).output
+    assert "future" in CliRunner().invoke(cli, ["check", "--since", "9000-01-01"]).output

@@ -1,10 +1,20 @@
 """What stands before the message of a log line."""
 
+import datetime
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rdmadiag.evidence.log_line import host_of, parse_time, prompt_command, seconds_between, split_prefix, strip_prefix
+from rdmadiag.evidence.log_line import (
+    Since,
+    host_of,
+    parse_time,
+    prompt_command,
+    seconds_between,
+    split_prefix,
+    strip_prefix,
+)
 
 LINES = [
     ("[905244.123409] mlx5_core: x", "905244.123409", "boot", None, None),
@@ -124,3 +134,45 @@ def test_no_text_raises(text):
     split_prefix(text)
     host_of(text)
     prompt_command(text)
+
+
+def moment(text):
+    return Since.at(datetime.datetime.fromisoformat(text).timestamp(), 2e9)
+
+
+@pytest.mark.parametrize(
+    "line,holds",
+    [
+        ("[2026-03-05 10:00:01] x", True),
+        ("[2026-03-05 09:59:59] x", False),
+        ("[Thu Mar  5 10:00:01 2026] x", True),
+        ("Mar  5 10:00:01 node-a kernel: x", True),
+        ("Mar  5 09:59:59 node-a kernel: x", False),
+        ("Dec 30 10:00:01 node-a kernel: x", False),  # of the year before, not in ten months
+        ("no time", None),
+        ("[   12.345678] x", None),
+    ],
+)
+def test_with_a_time_lines_are_recent_from_then_on_whatever_follows_them(line, holds):
+    assert moment("2026-03-05T10:00:00").holds(split_prefix(line), 0.0, None) is holds
+
+
+def test_a_time_in_winter_takes_in_stamps_of_the_next_january():
+    since = moment("2025-12-30T10:00:00")
+    assert since.holds(split_prefix("Jan  2 08:00:00 node-a kernel: x"), None, None)
+    assert not since.holds(split_prefix("Dec 29 08:00:00 node-a kernel: x"), None, None)
+
+
+def test_stamps_with_a_zone_and_since_boot_are_compared_in_seconds_since_1970():
+    since = moment("2026-03-05T10:00:00+01:00")
+    assert since.holds(split_prefix("2026-03-05T09:00:01Z x"), None, None)
+    assert not since.holds(split_prefix("2026-03-05T08:59:59+00:00 x"), None, None)
+    boot = since.moment - 100.0
+    assert since.holds(split_prefix("[  100.500000] x"), None, boot)
+    assert not since.holds(split_prefix("[   99.500000] x"), None, boot)
+
+
+def test_without_a_time_lines_are_as_old_as_they_are_before_the_end_of_their_log():
+    assert Since(60.0).holds(split_prefix("[ 1.000000] x"), 59.0, None)
+    assert not Since(60.0).holds(split_prefix("[ 1.000000] x"), 61.0, None)
+    assert Since(60.0).holds(split_prefix("x"), None, None) is None

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, lines, rows
 
+from rdmadiag.evidence.row import Row
 from rdmadiag.sources._packet_path import Rule, verdict
 from rdmadiag.sources.firewall import parse_iptables, parse_nft, parse_ufw, read
 
@@ -170,8 +171,52 @@ def test_no_json_raises(value):
     list(parse_nft([{"nftables": [{"rule": {"expr": value}}, {"rule": {"expr": [value]}}, {"chain": value}]}]))
 
 
-def test_a_node_with_software_roce_says_that_its_rules_are_not_read():
-    live = LiveTree("/sys/class/infiniband/rxe0/node_guid:1\n")
-    assert "nft" in gaps(read(live))[0].how
+RXE = "/sys/class/infiniband/rxe0/node_guid:1\n"
+NFT = "/sys/module/nf_tables/version:1\n"
+DROPS = json.dumps(
+    {
+        "nftables": [
+            {
+                "chain": {
+                    "family": "inet",
+                    "table": "f",
+                    "name": "in",
+                    "type": "filter",
+                    "hook": "input",
+                    "policy": "drop",
+                }
+            }
+        ]
+    }
+)
+
+
+def asked(tree, texts):
+    return [row.values for row in read(LiveTree(tree, texts=texts)) if isinstance(row, Row)]
+
+
+def test_a_live_node_with_software_roce_is_asked_for_its_rules():
+    (row,) = asked(RXE + NFT, {"nft -j list ruleset": DROPS})
+    assert (row["tool"], row["hook"], row["verdict"]) == ("nft", "input", "drop")
+
+
+def test_tools_are_asked_only_for_what_the_kernel_has_loaded():
+    assert asked(RXE, {"nft -j list ruleset": DROPS, "iptables-save": "*filter\n:INPUT DROP [0:0]\nCOMMIT"}) == []
+    legacy = RXE + "/proc/net/ip_tables_names:filter\n"
+    (row,) = asked(legacy, {"iptables-save": "*filter\n:INPUT DROP [0:0]\nCOMMIT"})
+    assert (row["tool"], row["verdict"]) == ("iptables", "drop")
+
+
+def test_a_ruleset_without_a_chain_for_what_comes_in_lets_it_in():
+    (row,) = asked(RXE + NFT, {"nft -j list ruleset": '{"nftables": []}'})
+    assert (row["hook"], row["verdict"]) == ("input", "accept")
+
+
+def test_a_tool_that_is_not_here_or_prints_no_json_is_a_gap():
+    assert "nft" in gaps(read(LiveTree(RXE + NFT)))[0].how
+    assert "JSON" in gaps(read(LiveTree(RXE + NFT, texts={"nft -j list ruleset": "x"})))[0].reason
+
+
+def test_a_node_without_software_roce_is_not_asked():
     nic = "/sys/class/infiniband/mlx5_0/device -> /sys/devices/x\n/sys/devices/x/vendor:1\n"
-    assert gaps(read(LiveTree(nic))) == []
+    assert list(read(LiveTree(nic + NFT, texts={"nft -j list ruleset": DROPS}))) == []
