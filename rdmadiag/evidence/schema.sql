@@ -272,6 +272,7 @@ CREATE TABLE netdev (
   carrier_changes INTEGER,   -- carrier changes since the device was made [count]
   lower TEXT,                -- netdev below a VLAN or the like (IFLA_LINK, ip link: name@lower)
   vlan_id INTEGER,           -- VLAN id of a VLAN device (IFLA_VLAN_ID, ip -d link)
+  egress_priorities TEXT,    -- which priority of the kernel becomes which one of the tag: '3:3,4:4'; '' for none (egress-qos-map)
   fw_ver TEXT,               -- firmware version as the driver prints it (ethtool -i)
   origin TEXT,               -- where the row was read
   UNIQUE (node, netdev)

@@ -18,6 +18,7 @@ from rdmadiag.netlink.wire import (
     Object,
     attribute,
     attributes,
+    entries,
     exchange,
     flag,
     ip_address,
@@ -138,11 +139,17 @@ def _vlan_protocol(data: bytes, start: int, stop: int) -> str:
     return {0x8100: "802.1Q", 0x88A8: "802.1ad"}.get(number, str(number))
 
 
+def _qos_map(data: bytes, start: int, stop: int) -> list[Object]:
+    # struct ifla_vlan_qos_mapping: the kernel's priority and that of the tag.
+    pairs = [data[first:last] for first, last in entries(data, start, stop, 1)]
+    return [{"from": uint(pair, 0, 4), "to": uint(pair, 4, 8)} for pair in pairs if len(pair) >= 8]
+
+
 _bond_mode = word(
     "balance-rr", "active-backup", "balance-xor", "broadcast", "802.3ad", "balance-tlb", "balance-alb", other="unknown"
 )
 _KIND_DATA: Mapping[str, Fields] = {
-    "vlan": {1: ("id", uint), 5: ("protocol", _vlan_protocol)},
+    "vlan": {1: ("id", uint), 3: ("egress_qos", _qos_map), 5: ("protocol", _vlan_protocol)},
     "bond": {1: ("mode", _bond_mode)},
 }
 _METRICS: Fields = {

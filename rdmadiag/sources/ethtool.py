@@ -11,6 +11,7 @@ from rdmadiag.evidence.log_line import prompt_command
 from rdmadiag.evidence.row import Gap, Json, Line, Row, Text
 from rdmadiag.host import Host, link_of, names_in
 from rdmadiag.patterns import late
+from rdmadiag.sources._module_json import KEYS, NAMES, parse_module_json
 from rdmadiag.sources.devices import whole
 
 TABLES = ("netdev_setting", "optics")
@@ -345,6 +346,7 @@ TEXTS: tuple[Text | Json, ...] = (
     ),
     Text("ethtool -i", (r"^expansion-rom-version:", r"^bus-info: "), parse_driver),
     Text("ethtool -m", (r"^\s+Identifier +: 0x[0-9a-f]+ \(", r"^\s+Vendor PN +: "), parse_module),
+    Json("ethtool -m", KEYS, parse_module_json, names=NAMES),
     Json("ethtool -a", (("ifname", "autonegotiate", "rx"),), parse_pause, ("ethtool",)),
     Json("ethtool --show-fec", (("ifname", "active", "config"),), parse_fec),
     Json("ethtool -k", (("ifname", "rx-checksumming"), ("ifname", "generic-receive-offload")), parse_features),

@@ -142,9 +142,16 @@ def _link_values(name: str, link: Values) -> Values:
         "master": _string(link.get("master")),
         "lower": _string(link.get("link")),
         "vlan_id": _integer(data.get("id")) if kind == "vlan" and isinstance(data, dict) else None,
+        "egress_priorities": _egress_map(data) if kind == "vlan" and isinstance(data, dict) else None,
         "kind": _string(kind) or ("" if "promiscuity" in link else None),  # with -d a plain device has no linkinfo
         **_flag_values(flags),
     }
+
+
+def _egress_map(data: Values) -> str:
+    # ip -d leaves the key out where the map is empty.
+    pairs = [(_integer(pair.get("from")), _integer(pair.get("to"))) for pair in _dicts(data.get("egress_qos"))]
+    return ",".join(f"{tos}:{tag}" for tos, tag in pairs if tos is not None and tag is not None)
 
 
 def _flag_values(flags: Iterable[object] | None) -> Values:
@@ -272,6 +279,8 @@ def _ip_line(text: str) -> Iterator[tuple[str, Values]]:
     elif (kind := _group(r"^\s{4,}([a-z0-9]+) ", text)) in _KINDS:
         number = _group(r"^\s+vlan protocol \S+ id (\d{1,4})\b", text)
         yield "netdev", {"kind": kind, "vlan_id": _integer(number)}
+    elif (pairs := _group(r"^\s+(?:ingress-qos-map \{[ 0-9:]*\} )?egress-qos-map \{([ 0-9:]*)\}", text)) is not None:
+        yield "netdev", {"egress_priorities": ",".join(pairs.split())}
 
 
 def _group(pattern: str, text: str) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,3 +69,12 @@ def test_a_peer_that_is_the_node_itself_is_refused(checked: Checked) -> None:
         checked(ROCE, peer=(ROCE,))
     with pytest.raises(BadFile):
         checked(ROCE, peer=("/nosuch",))
+
+
+def test_ends_whose_nics_have_pfc_on_other_priorities_are_found(checked: Checked, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(ROCE, tmp_path / name)
+    text = (tmp_path / "b/mlnx_qos.txt").read_text()
+    (tmp_path / "b/mlnx_qos.txt").write_text(text.replace("enabled     0   0   0   1   0", "enabled     0   0   0   0   1"))
+    found = about_ends(checked(f"a={tmp_path}/a", peer=(f"b={tmp_path}/b",)))
+    assert "PFC on priorities 3 here and 4 there" in found["traffic-class-differs-between-ends"]["message"]

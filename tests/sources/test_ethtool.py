@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, lines, rows
 
 from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.sources._module_json import parse_module_json
 from rdmadiag.sources.ethtool import TEXTS, parse_driver, parse_features, parse_module, parse_settings, read
 
 # kernel netdev list, "[PATCH] Add support to dump ... FEC stats" (ice), and ethtool's own layout of -g, -a, -c
@@ -207,3 +208,37 @@ def test_a_cut_off_text_raises_nothing(text, data):
     rest = data.draw(st.text(max_size=40))
     for kind in TEXTS[:3]:
         list(kind.parse(lines(text[:cut] + rest)))
+
+
+def test_json_of_a_module_has_light_in_dbm_and_flags_by_lane():
+    entry = {
+        "ifname": "eth1",
+        "identifier_description": "SFP",
+        "vendor_pn": " X ",
+        "module_temperature": 40.5,
+        "laser_output_power": 1.0,
+        "rx_power": {"value": 0.0, "type": "x"},
+        "tx_fault": True,
+        "rx_los": [False, True],
+        "module_voltage_low_warning": True,
+    }
+    module, lane = rows(parse_module_json([entry, {"identifier": 3}]), "optics")
+    assert (module["temperature_c"], module["part"]) == (40.5, "X")
+    assert (module["alarms"], module["warnings"]) == ("Tx fault, Rx los (lane 2)", "Module voltage low warning")
+    assert (lane["lane"], lane["tx_power_dbm"], lane["rx_power_dbm"]) == (1, 0.0, -40.0)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.floats() | st.integers() | st.text(max_size=5),
+    lambda x: st.lists(x, max_size=3) | st.dictionaries(st.sampled_from(["value", "values", "type"]), x, max_size=3),
+    max_leaves=6,
+)
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from(["ifname", "identifier_description", "rx_power", "tx_fault", "laser_bias_current"]), JSON
+    )
+)
+def test_no_json_of_a_module_raises(entry):
+    list(parse_module_json([{"identifier_description": "SFP", **entry}]))
