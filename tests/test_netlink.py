@@ -619,3 +619,8 @@ def test_the_recordings_hold_every_kind_of_object_but_bound_counters() -> None:
     assert {qp["state"] for path in DATA.glob("*/rdma-res-show-qp.bin") for qp in decoded(path)} >= {
         *("RESET", "RTR", "RTS", "ERR")
     }
+
+
+def test_the_priorities_of_a_vlan_are_read() -> None:
+    mapping = struct.pack("=HHII", 12, 1, 0, 3) + struct.pack("=HHII", 12, 1, 4, 5)
+    assert route._qos_map(mapping, 0, len(mapping)) == [{"from": 0, "to": 3}, {"from": 4, "to": 5}]

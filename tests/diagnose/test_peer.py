@@ -75,6 +75,8 @@ def test_ends_whose_nics_have_pfc_on_other_priorities_are_found(checked: Checked
     for name in ("a", "b"):
         shutil.copytree(ROCE, tmp_path / name)
     text = (tmp_path / "b/mlnx_qos.txt").read_text()
-    (tmp_path / "b/mlnx_qos.txt").write_text(text.replace("enabled     0   0   0   1   0", "enabled     0   0   0   0   1"))
+    (tmp_path / "b/mlnx_qos.txt").write_text(
+        text.replace("enabled     0   0   0   1   0", "enabled     0   0   0   0   1")
+    )
     found = about_ends(checked(f"a={tmp_path}/a", peer=(f"b={tmp_path}/b",)))
     assert "PFC on priorities 3 here and 4 there" in found["traffic-class-differs-between-ends"]["message"]

@@ -193,3 +193,17 @@ def test_no_json_raises(objects):
     for parse in (parse_links_json, parse_routes_json):
         for row in parse(json.loads(json.dumps(objects))):
             assert all(isinstance(value, (str, int)) for value in row.values.values())
+
+
+def vlan(**data):
+    information = {"info_kind": "vlan", "info_data": {"id": 100, **data}}
+    return {"ifname": "eth0.100", "link": "eth0", "promiscuity": 0, "linkinfo": information}
+
+
+def test_a_vlan_says_which_priorities_its_tags_carry():
+    mapped, plain = (
+        rows(parse_links_json([link]), "netdev")[0] for link in (vlan(egress_qos=[{"from": 0, "to": 3}]), vlan())
+    )
+    assert (mapped["egress_priorities"], plain["egress_priorities"]) == ("0:3", "")
+    text = "9: eth0.100@eth0: <UP> mtu 1500\n    vlan protocol 802.1Q id 100 <REORDER_HDR> \n      egress-qos-map { 0:3 4:5 } numtxqueues 1"
+    assert {"netdev": "eth0.100", "egress_priorities": "0:3,4:5"} in rows(parse_ip(lines(text)), "netdev")
