@@ -10,11 +10,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from rdmadiag.diagnose import check, examples, rulebook
 from rdmadiag.evidence import paste
 
 DATA = Path(__file__).parent / "data"
+
+# A busy machine must fail no test: no deadline for an example of a property test.
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
