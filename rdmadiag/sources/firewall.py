@@ -60,10 +60,13 @@ def _row(tool: str, family: str, chain: str, hook: str, found: Found, at: str | 
 
 def _ask(host: Host) -> Iterator[Row]:
     if host.exists("/sys/module/nf_tables"):
-        yield from parse_nft([json.loads(host.run("nft -j list ruleset"))])
+        for row in parse_nft([json.loads(host.run("nft -j list ruleset"))]):
+            yield row._replace(at="nft -j list ruleset")
     for tool, tables in (("iptables-save", "ip_tables_names"), ("ip6tables-save", "ip6_tables_names")):
         if text_of(host, f"/proc/net/{tables}"):
-            yield from parse_iptables([Line(number, line) for number, line in enumerate(host.run(tool).split("\n"), 1)])
+            lines = [Line(number, line) for number, line in enumerate(host.run(tool).split("\n"), 1)]
+            for row in parse_iptables(lines):
+                yield row._replace(at=tool)
 
 
 # --- nft -j list ruleset ---

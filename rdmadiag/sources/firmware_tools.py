@@ -1,4 +1,7 @@
-"""What firmware tools say of adapters: mst status, mlxconfig, flint and mlxfwmanager, mlxreg (and their mst* twins)."""
+"""What firmware tools say of adapters: mst status, mlxconfig, flint and mlxfwmanager, mlxreg (and their mst* twins).
+
+mstdump and resourcedump are known, and that nobody publishes how to read them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from rdmadiag.evidence.log_line import prompt_command
-from rdmadiag.evidence.row import Line, Row, Text
+from rdmadiag.evidence.row import Gap, Line, Row, Text
 from rdmadiag.patterns import late
 from rdmadiag.sources.devices import whole
 from rdmadiag.sources.mlxlink import asked_of, place_of
@@ -155,6 +158,17 @@ def parse_mlxreg(lines: Sequence[Line]) -> Iterator[Row]:
             yield Row("register", {**place, "field": match["field"], "value": whole(match["value"])}, number)
 
 
+# --- mstdump, resourcedump ---
+
+
+def parse_dump(lines: Sequence[Line]) -> Iterator[Gap]:
+    """Say that a dump of registers or resource segments is no evidence here: what its words mean is not published."""
+    reason = "a dump of the adapter's registers or resources: what its words mean is published by nobody"
+    how = "what is published: mlxreg --get, mlxlink -m -c, mlxconfig -e query, rdma resource show; keep the dump for the maker's support"
+    if any(text.strip() for _, text in lines):
+        yield Gap(("register",), reason, "unreadable", how, "mstdump")
+
+
 TEXTS = (
     Text(
         "mst status",
@@ -188,5 +202,11 @@ TEXTS = (
         (r"^Field Name +\| +Data", r"^roce_(adp_retrans|tx_window|slow_restart)\w* +\| 0x[0-9a-f]+"),
         parse_mlxreg,
         ("mlxreg", "mstreg"),
+    ),
+    Text(
+        "mstdump",
+        (r"^0x[0-9a-f]{8} 0x[0-9a-f]{8}[ \t\r]*$",),
+        parse_dump,
+        ("mstdump", "mstregdump", "resourcedump", "mstresourcedump"),
     ),
 )

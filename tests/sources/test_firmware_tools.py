@@ -2,7 +2,14 @@
 
 from live_tree import lines, rows
 
-from rdmadiag.sources.firmware_tools import parse_flint, parse_fwmanager, parse_mlxconfig, parse_mlxreg, parse_mst
+from rdmadiag.sources.firmware_tools import (
+    parse_dump,
+    parse_flint,
+    parse_fwmanager,
+    parse_mlxconfig,
+    parse_mlxreg,
+    parse_mst,
+)
 
 # k8snetworkplumbingwg/sriov-network-device-plugin#601, sriov-network-operator#786
 MST = """\
@@ -145,3 +152,10 @@ def test_a_register_is_read_field_by_field():
     found = rows(parse_mlxreg(lines(REGISTER)), "register")
     assert found[0] == {"device": "mlx5_0", "register": "ROCE_ACCEL", "field": "roce_adp_retrans_en", "value": 1}
     assert found[1]["value"] == 0
+
+
+def test_a_register_dump_is_known_and_said_to_be_no_evidence():
+    (gap,) = parse_dump(lines("0x00000000 0x000e0000\n0x00000004 0x00000000"))
+    assert gap.tables == ("register",)
+    assert "published" in gap.reason
+    assert list(parse_dump([])) == []
