@@ -1,4 +1,4 @@
-"""Write the generated pages, docs/rules.md, docs/tables.md and docs/faults.md; `--check` only tells whether they are up to date."""
+"""Write the generated pages: docs/rules.md, tables.md, faults.md, the second half of scenarios.md; `--check` only tells whether they are up to date."""
 
 from __future__ import annotations
 
@@ -78,7 +78,33 @@ def faults_page() -> str:
     return "\n".join([*lines, ""])
 
 
-PAGES = {"rules.md": rules_page, "tables.md": tables_page, "faults.md": faults_page}
+SCENARIOS_HEAD = "## Quantities\n"
+
+
+def scenarios_page() -> str:
+    """Return the page on scenarios: what is written by hand, then quantities and the shipped scenarios."""
+    from rdmadiag.scenario import quantities, scenario
+
+    hand, _, _ = (DOCS / "scenarios.md").read_text().partition(SCENARIOS_HEAD)
+    lines = [
+        hand + SCENARIOS_HEAD,
+        "Generated from `rdmadiag/scenario/quantities.py` and `scenarios/` by `make docs`, from here on.",
+        "",
+        "| quantity | unit | meaning | witness |",
+        "|---|---|---|---|",
+    ]
+    lines += [f"| `{q.name}` | {q.unit or '-'} | {q.meaning} | {q.witness} |" for q in quantities.QUANTITIES.values()]
+    found = [scenario.load(name) for name in scenario.names()]
+    lines += ["", "## Shipped scenarios", "", f"{len(found)} scenarios; `rdmadiag scenario show ID` prints one.", ""]
+    lines += ["| scenario | workload | faults | what happens |", "|---|---|---|---|"]
+    for one in found:
+        faults = ", ".join(entry.fault for entry in one.timeline) or "-"
+        worth = f" **Finding:** {one.finding}" if one.finding else ""
+        lines.append(f"| `{one.id}` | {one.workload} | {faults} | {one.title}.{worth} |")
+    return "\n".join([*lines, ""])
+
+
+PAGES = {"rules.md": rules_page, "tables.md": tables_page, "faults.md": faults_page, "scenarios.md": scenarios_page}
 
 
 def stale() -> list[str]:

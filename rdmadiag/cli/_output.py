@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import click
@@ -119,6 +120,60 @@ def formats() -> click.Choice[str]:
     from rdmadiag import registry, render
 
     return click.Choice(registry.names(render))
+
+
+def run_formats() -> click.Choice[str]:
+    """Return the names of the formats of a run's report as a choice."""
+    from rdmadiag import registry
+    from rdmadiag.render import run
+
+    return click.Choice(registry.names(run))
+
+
+def run_reports(form: str, reports: Sequence[Mapping[str, Any]]) -> None:
+    """Print reports of runs; JSON of several is a list."""
+    from rdmadiag import registry
+    from rdmadiag.render import run
+
+    if form == "json" and len(reports) != 1:
+        emit(as_json({"schema": "rdmadiag.run-reports/1", "runs": list(reports)}))
+        return
+    module = registry.load(run, form)
+    if hasattr(module, "render_all"):
+        emit(module.render_all(reports))
+        return
+    emit("\n\n".join(module.render(report, is_terminal(sys.stdout), width()) for report in reports))
+
+
+@contextlib.contextmanager
+def run_progress(total: int) -> Iterator[Callable[[int, str, Any], None]]:
+    """Yield a function that shows how far run NUMBER of `total` is: a bar for a terminal, else a line for each new step."""
+    if is_terminal(sys.stderr):
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=None)
+
+            def show(number: int, label: str, step: Any) -> None:
+                of = f"{number}/{total} " if total > 1 else ""
+                known = step.total if step.total > 0 else None
+                bar.update(
+                    task, description=f"{of}{label}: {step.text}", total=known, completed=min(step.done, known or 0)
+                )
+
+            yield show
+        return
+    said = [""]
+
+    def tell(number: int, label: str, step: Any) -> None:
+        text = f"{label}: {step.text}"
+        if text != said[0]:
+            said[0] = text
+            note(f"run {number}/{total} {text}")
+
+    yield tell
 
 
 def as_json(value: Any) -> str:

@@ -86,22 +86,24 @@ def _counts(cases: list[Case], skipped: bool) -> str:
 
 
 def _suite(name: str, cases: list[Case]) -> str:
-    return f"<testsuite name={_quoted(name)} {_counts(cases, True)}>\n{''.join(map(_case, cases))}</testsuite>\n"
+    return f"<testsuite name={quoted(name)} {_counts(cases, True)}>\n{''.join(map(_case, cases))}</testsuite>\n"
 
 
 def _case(case: Case) -> str:
     kind, name, outcome, message, text = case
-    head = f' <testcase classname={_quoted(kind)} name={_quoted(name)} time="0"'
+    head = f' <testcase classname={quoted(kind)} name={quoted(name)} time="0"'
     if outcome == "skipped":
-        return f"{head}><skipped message={_quoted(message)}/></testcase>\n"
+        return f"{head}><skipped message={quoted(message)}/></testcase>\n"
     if outcome:
-        return f'{head}><{outcome} message={_quoted(message)} type="rdmadiag">{escape(_clean(text))}</{outcome}></testcase>\n'
-    return f"{head}><system-out>{escape(_clean(text))}</system-out></testcase>\n" if text else f"{head}/>\n"
+        return f'{head}><{outcome} message={quoted(message)} type="rdmadiag">{escape(clean(text))}</{outcome}></testcase>\n'
+    return f"{head}><system-out>{escape(clean(text))}</system-out></testcase>\n" if text else f"{head}/>\n"
 
 
-def _clean(text: str) -> str:
+def clean(text: str) -> str:
+    """Return a text without the characters that XML cannot hold."""
     return _NO_XML.sub("\ufffd", str(text))
 
 
-def _quoted(text: str) -> str:
-    return quoteattr(_line.CONTROL.sub(" ", _clean(text)))
+def quoted(text: str) -> str:
+    """Return a text as an attribute of XML, quotes and all."""
+    return quoteattr(_line.CONTROL.sub(" ", clean(text)))

@@ -22,9 +22,9 @@ def render(report: Mapping[str, Any], terminal: bool = False, width: int = 100) 
 def _report(report: Mapping[str, Any]) -> Iterator[str]:
     summary, findings = report["summary"], report["findings"]
     names = ", ".join(str(node["node"]) for node in report["nodes"]) or "nothing"
-    yield f"# {_text(names)}: {_WORDS[summary['verdict']]}"
+    yield f"# {as_text(names)}: {_WORDS[summary['verdict']]}"
     yield ""
-    yield _text(_line.line(report, 300))
+    yield as_text(_line.line(report, 300))
     told: set[int] = set()
     for symptom in [f for f in findings if f["kind"] == "symptom"]:
         yield from _finding(symptom, 2)
@@ -41,13 +41,13 @@ def _report(report: Mapping[str, Any]) -> Iterator[str]:
                     yield from _finding(cause, 3)
     if report["ruled_out"]:
         yield from ("", "## Ruled out", "")
-        yield from (f"- `{e['rule']}`: {_text(e['reason'])}" for e in report["ruled_out"][:RULED_OUT])
+        yield from (f"- `{e['rule']}`: {as_text(e['reason'])}" for e in report["ruled_out"][:RULED_OUT])
         yield from _more(report["ruled_out"], RULED_OUT)
     if report["gaps"]:
         yield from ("", "## Not seen", "")
         for gap in report["gaps"][:GAPS]:
-            how = f" To see it: {_text(gap['how'])}." if gap.get("how") else ""
-            yield f"- {_text(', '.join(gap['tables']))}: {_text(gap['reason'])}.{how}"
+            how = f" To see it: {as_text(gap['how'])}." if gap.get("how") else ""
+            yield f"- {as_text(', '.join(gap['tables']))}: {as_text(gap['reason'])}.{how}"
         yield from _more(report["gaps"], GAPS)
 
 
@@ -55,20 +55,20 @@ def _finding(finding: Mapping[str, Any], level: int) -> Iterator[str]:
     sure = finding["answer"] == "confirmed"
     head = finding["severity"].upper() if sure else "Unknown"
     known = " (known)" if finding["known"] else ""
-    yield from ("", f"{'#' * level} {head}: {_text(finding['title'])}{known} (`{finding['rule']}`)", "")
-    yield _text(finding["message"])
+    yield from ("", f"{'#' * level} {head}: {as_text(finding['title'])}{known} (`{finding['rule']}`)", "")
+    yield as_text(finding["message"])
     if finding["evidence"]:
         yield ""
         for row in finding["evidence"][:PROOFS]:
             shown = row.get("text") or ", ".join(f"{name} {value}" for name, value in row.items() if name != "origin")
             origin = row.get("origin")
-            yield f"- proof: {_code(f'{origin}: {shown}' if origin else str(shown))}"
+            yield f"- proof: {as_code(f'{origin}: {shown}' if origin else str(shown))}"
         yield from _more(finding["evidence"], PROOFS)
     if finding["settle"]:
-        yield from ("", f"Settle it: {_code(finding['settle'])}")
+        yield from ("", f"Settle it: {as_code(finding['settle'])}")
     if finding["fix"]:
         yield ""
-        yield from (f"{number}. {_text(step)}" for number, step in enumerate(finding["fix"], 1))
+        yield from (f"{number}. {as_text(step)}" for number, step in enumerate(finding["fix"], 1))
 
 
 def _more(entries: Sequence[Any], shown: int) -> Iterator[str]:
@@ -76,11 +76,13 @@ def _more(entries: Sequence[Any], shown: int) -> Iterator[str]:
         yield f"- and {len(entries) - shown} more"
 
 
-def _text(text: str) -> str:
+def as_text(text: str) -> str:
+    """Return a text as one line of Markdown in which nothing is taken for markup."""
     return _MARKS.sub(r"\\\1", _one_line(text))
 
 
-def _code(text: str) -> str:
+def as_code(text: str) -> str:
+    """Return a text as one line of code."""
     text = _one_line(text)
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * (longest + 1)

@@ -1,0 +1,1 @@
+"""Scenarios: read and check one, run it, judge what it left behind."""

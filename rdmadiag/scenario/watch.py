@@ -1,0 +1,111 @@
+"""The witness of each kernel of a lab, started, read, and asked for bundles (rdmadiag/scenario/witness.py runs there)."""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from rdmadiag.lab import Lab, LabError
+from rdmadiag.scenario.record import Folder
+from rdmadiag.workloads import InLab
+from rdmadiag.workloads._place import Process, package_path
+
+SAMPLE_SECONDS = 0.25
+START_SECONDS = 60.0
+BUNDLE_SECONDS = 60.0
+
+
+class Watch:
+    """One witness; its samples come by a thread, `at` is time.monotonic() here. `place` is a host, or empty in a lab of one kernel."""
+
+    def __init__(self, lab: Lab, place: str) -> None:
+        self.lab, self.place = lab, place
+        self.samples: list[dict[str, Any]] = []
+        self.warnings: list[dict[str, Any]] = []
+        self.hello: dict[str, Any] = {}
+        self.problems: list[str] = []
+        self._fifo = f"/run/rdmadiag-witness-{secrets.token_hex(4)}"
+        self._parts: dict[str, list[str]] = {}
+        self._bundles: dict[str, bytes | None] = {}
+        self._said: list[str] = []
+        self._changed = threading.Condition()
+        argv = [sys.executable, "-m", "rdmadiag.scenario.witness", str(SAMPLE_SECONDS), self._fifo]
+        door = InLab(lab)
+        self._process = Process(lambda take: door.start(place, argv, package_path(), take), self._line, self._ended)
+
+    def _line(self, stream: int, text: str) -> None:
+        at = time.monotonic()
+        try:
+            said = json.loads(text) if stream == 1 else None
+        except ValueError:
+            said = None
+        with self._changed:
+            if not isinstance(said, dict):
+                self._said.append(text)
+                return
+            if "sample" in said:
+                self.samples.append({"at": at, "node": self.hello.get("node"), **said["sample"]})
+            elif "kernel" in said:
+                self.warnings.append({"at": at, "node": self.hello.get("node"), "text": said["kernel"]})
+            elif "hello" in said:
+                self.hello = said["hello"]
+            elif "problem" in said:
+                self._bundles[said["bundle"]] = None
+            elif "bundle" in said:
+                parts = self._parts.setdefault(said["bundle"], [])
+                parts.append(said["data"])
+                if not said["more"]:
+                    self._bundles[said["bundle"]] = base64.b64decode("".join(self._parts.pop(said["bundle"])))
+            self._changed.notify_all()
+
+    def _ended(self, code: int | None, problem: str) -> None:
+        with self._changed:
+            self._changed.notify_all()
+
+    def _wait(self, what: Callable[[], bool], seconds: float) -> bool:
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while not what():
+                left = deadline - time.monotonic()
+                if left <= 0 or self._process.ended.is_set():
+                    return what()
+                self._changed.wait(min(left, 1.0))
+        return True
+
+    def started(self) -> bool:
+        """Wait until it watches; tell whether it does."""
+        return self._wait(lambda: bool(self.samples), START_SECONDS)
+
+    def why_not(self) -> str:
+        """Return what it printed last."""
+        return " | ".join(line for line in self._said[-3:] if line.strip()) or "it printed nothing"
+
+    def ask(self, phase: str) -> None:
+        """Ask for a bundle; it comes later."""
+        try:
+            self.lab.run(["sh", "-c", f"echo collect {phase} > {self._fifo}"], host=self.place, timeout_seconds=20)
+        except LabError as error:
+            self.problems.append(f"evidence from {phase}: {error}")
+
+    def take(self, phase: str, folder: Folder) -> None:
+        """Wait for the bundle that was asked for, and write it to the run's folder."""
+        self._wait(lambda: phase in self._bundles, BUNDLE_SECONDS)
+        data = self._bundles.get(phase)
+        if data is None:
+            self.problems.append(
+                f"evidence from {phase} of {self.place or 'the lab'} could not be collected: {self.why_not()}"
+            )
+            return
+        folder.file("evidence", phase, f"{self.hello.get('node') or 'node'}.tar.gz").write_bytes(data)
+
+    def close(self) -> None:
+        """End it."""
+        self._process.end_input()
+        self._process.wait(5.0)
+        self._process.close()

@@ -1,0 +1,137 @@
+"""A run is judged from its folder alone: a real one (tests/data/runs), and what becomes of the verdict when parts of it are changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rdmadiag.errors import BadFile
+from rdmadiag.scenario import measure, report
+from rdmadiag.scenario.record import Folder
+
+RUNS = Path(__file__).parent.parent / "data" / "runs"
+Change = Callable[[Path], None]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return a copy of a real run's folder."""
+    return Path(shutil.copytree(RUNS / "kv-peer-frozen", tmp_path / "run"))
+
+
+def edit(path: Path, change: Callable[[Any], None]) -> None:
+    data = json.loads(path.read_text())
+    change(data)
+    path.write_text(json.dumps(data))
+
+
+def facts(change: Callable[[Any], None]) -> Change:
+    return lambda folder: edit(folder / "run.json", change)
+
+
+def told(change: Callable[[Any], None]) -> Change:
+    return lambda folder: edit(folder / "scenario.json", lambda data: change(data["scenario"]))
+
+
+def test_a_real_run_is_judged_again_and_gets_the_same(run: Path) -> None:
+    first, again = report.judged(str(run)), report.judged(str(run))
+    assert first["verdict"] == "PASS", first["reason"]
+    assert first == again
+
+
+def test_what_it_measured_is_what_happened(run: Path) -> None:
+    quantities = report.judged(str(run))["quantities"]
+    assert quantities["stall_seconds"]["value"] == pytest.approx(7.857, abs=0.01)
+    assert quantities["status.SOFTWARE_DEADLINE"]["value"] >= 1
+    assert quantities["wrong_blocks"]["value"] == 0
+    assert quantities["signal.transport_retries_exceeded"]["value"] == 0
+    assert quantities["kernel_warnings"]["value"] == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        (lambda folder: shutil.rmtree(folder / "evidence/after"), "INVALID"),
+        (lambda folder: shutil.rmtree(folder / "evidence/before"), "INVALID"),
+        (lambda folder: (folder / "workload/result.json").unlink(), "INVALID"),
+        (lambda folder: (folder / "events.jsonl").unlink(), "INVALID"),
+        (lambda folder: (folder / "events.jsonl").write_text(""), "INVALID"),
+        (facts(lambda run: run["faults"][0].update(reverted="no", proof="it is still stopped")), "REVERT_FAILED"),
+        (facts(lambda run: run["faults"][0].pop("reverted")), "REVERT_FAILED"),
+        (facts(lambda run: run["faults"][0].update(begin_seconds=None)), "NOT_FIRED"),
+        (facts(lambda run: run["faults"][0]["own"].update(answer="no")), "NOT_FIRED"),
+        (facts(lambda run: run["faults"][0].pop("own")), "INVALID"),
+        (facts(lambda run: run["end"].update(how="running")), "INVALID"),
+        (facts(lambda run: run["end"].update(how="aborted", reason="Ctrl-C")), "ABORTED"),
+        (facts(lambda run: run["end"].update(how="unsupported", reason="no rxe")), "UNSUPPORTED"),
+        (facts(lambda run: run["workload"].pop("end_seconds")), "INVALID"),
+        (told(lambda data: data["expect"].update(errors=0)), "FAIL"),
+        (told(lambda data: data["expect"].update({"signal.cnp_sent": 0})), "INVALID"),
+        (told(lambda data: data["expect"].update({"recovery_seconds": {"max": 0.1}})), "FAIL"),
+        (told(lambda data: data["findings"].update(must=["transport-retries-exceeded"])), "FAIL"),
+        (told(lambda data: data["steady"].update({"goodput_before": {"min": 1e12}})), "INVALID"),
+        (told(lambda data: data["fired"].update({"stall_seconds": {"min": 60}})), "NOT_FIRED"),
+    ],
+)  # fmt: skip
+def test_a_run_that_was_otherwise_gets_another_verdict(run: Path, change: Change, verdict: str) -> None:
+    change(run)
+    found = report.judged(str(run))
+    assert found["verdict"] == verdict, found["reason"]
+
+
+def test_goodput_that_did_not_come_back_is_never_and_fails(run: Path) -> None:
+    lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
+    kept = [line for line in lines if line["seconds"] < 10 or line["kind"] not in ("layer", "progress", "verified")]
+    (run / "events.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+    found = report.judged(str(run))
+    assert found["verdict"] == "FAIL" and "recovery_seconds is never" in found["reason"]
+
+
+@pytest.mark.parametrize("name", ["run.json", "scenario.json"])
+@pytest.mark.parametrize("content", [b"", b"[]", b"{}", b"\xff\xfe\x00", b'{"schema": "rdmadiag.run/1"'])
+def test_what_is_no_run_is_refused_with_its_name(run: Path, name: str, content: bytes) -> None:
+    (run / name).write_bytes(content)
+    with pytest.raises(BadFile) as refused:
+        report.judged(str(run))
+    assert refused.value.path.endswith(name)
+
+
+@pytest.mark.parametrize("name", ["events.jsonl", "samples.jsonl"])
+def test_a_last_line_that_is_cut_off_is_left_out_and_garbage_is_named(run: Path, name: str) -> None:
+    text = (run / name).read_text()
+    (run / name).write_text(text[:-20])
+    assert report.judged(str(run))["verdict"] in ("PASS", "INVALID")
+    (run / name).write_text("no JSON\n" + text)
+    assert any(f"{name}: line 1" in problem for problem in report.judged(str(run))["problems"])
+
+
+VALUES: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(key=st.sampled_from(["faults", "workload", "end", "problems", "kernel_warnings", "lab", "started", "seconds"]), value=VALUES)  # fmt: skip
+def test_any_facts_are_judged_and_never_pass_by_accident(tmp_path: Path, key: str, value: Any) -> None:
+    folder = tmp_path / "run"
+    if not folder.exists():
+        shutil.copytree(RUNS / "kv-peer-frozen", folder)
+        shutil.rmtree(folder / "evidence/during")
+    data = json.loads((RUNS / "kv-peer-frozen/run.json").read_text())
+    (folder / "run.json").write_text(json.dumps({**data, key: value}))
+    shutil.rmtree(folder / "evidence", ignore_errors=True)
+    found = measure.read(Folder(folder))
+    assert found.measured.problems
+
+
+def test_a_folder_of_a_taken_name_gets_a_number(tmp_path: Path) -> None:
+    assert [Folder.make(tmp_path, "loss").path.name for _ in range(3)] == ["loss", "loss-2", "loss-3"]
