@@ -32,6 +32,7 @@ ORDER = [
     "fleet",
     "render",
     "cli",
+    "chaostoolkit",
     "pytest_plugin",
 ]
 HEAVY = {"scapy", "pyroute2", "numpy", "pyverbs", "jsonschema", "rich"}
