@@ -238,6 +238,53 @@ def _run(name: str, host: str, argv: list[str], terminal: bool) -> NoReturn:
     sys.exit(code)
 
 
+@command.command("change", short_help="Change packets in a lab's switch while it runs.")
+@click.argument("changes", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
+@NAME
+@click.option("--seconds", default="0", callback=_options.seconds, help="End after this time; 0: at Ctrl-C.")
+@click.option("--accept", multiple=True, help="Allow what is known to harm its receiver, by its name (reserved-aeth).")
+@FORMAT
+def change(changes: str, name: str, seconds: float, accept: tuple[str, ...], form: str) -> None:
+    """Change packets on their way through a lab's switch, under whatever runs there; print what was done at the end.
+
+    CHANGES is a JSON file (- is standard input): a list of {"name", "match", "action"}; docs/lab.md has all of both. When it
+    ends, however it ends, packets pass as before.
+
+    \b
+    Examples:
+      rdmadiag lab change bad-rkey.json
+      echo '[{"match": {"from": "h1", "opcode": "RDMA_WRITE_LAST", "occurrence": 5}, "action": {"do": "drop"}}]' |
+        rdmadiag lab change - --seconds 30
+    """
+    import json
+    import time
+
+    from rdmadiag import lab
+    from rdmadiag.errors import BadFile
+    from rdmadiag.lab import inflight
+
+    try:
+        with click.open_file(changes) as file:
+            wanted = json.load(file)
+    except (ValueError, OSError) as error:
+        raise BadFile(changes, "", f"wanted a JSON list of in-flight changes: {error}") from error
+    with inflight.changes(lab.find(name), wanted, accept) as running:
+        _output.note(
+            f"lab {name}: {len(wanted)} in-flight changes hold; {f'{seconds:g} s' if seconds else 'Ctrl-C'} ends them"
+        )
+        try:
+            time.sleep(seconds or 1e9)
+        except KeyboardInterrupt:
+            pass
+    counts = running.counts()
+    columns = ("name", "action", "where", "seen", "matched", "done", "missed", "bytes")
+    lines = [
+        *_output.columns([tuple(entry[key] for key in columns) for entry in counts["changes"]], columns),
+        f"visited the program {counts['visited']}, sent on {counts['sent']}, queue full {counts['queue_full']}, lost {counts['lost']}",
+    ]
+    _output.emit(_output.as_json(counts) if form == "json" else "\n".join(lines))
+
+
 @command.command("down", short_help="Take a lab down.")
 @NAME
 @click.option("--all", "every", is_flag=True, help="Take all labs of this user down.")

@@ -38,6 +38,7 @@ _TOOLS = (
     ("rping", "small traffic tests", ("rdmacm-utils",), True),
     ("ib_write_bw", "bandwidth tests", ("perftest",), True),
     ("tcpdump", "captures at a switch port", ("tcpdump",), True),
+    ("nft", "changes packets in the switch", ("nftables",), True),
 )
 _PROVIDERS = ("/usr/lib/x86_64-linux-gnu/libibverbs", "/usr/lib/libibverbs", "/usr/lib64/libibverbs")
 

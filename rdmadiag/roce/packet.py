@@ -177,6 +177,16 @@ def seal(frame: bytearray | memoryview, at: Places) -> None:
     struct.pack_into("<I", frame, at.icrc, value)
 
 
+def mark_ce(frame: bytearray | memoryview, at: Places) -> None:
+    """Mark a frame as having met congestion (RFC 3168), the IPv4 checksum with it; its ICRC stays valid, for it leaves the marks out."""
+    if frame[at.l3] >> 4 == 4:
+        frame[at.l3 + 1] |= 3
+        frame[at.l3 + 10 : at.l3 + 12] = b"\0\0"
+        frame[at.l3 + 10 : at.l3 + 12] = checksum(frame[at.l3 : at.udp]).to_bytes(2, "big")
+    else:
+        frame[at.l3 + 1] |= 0x30
+
+
 def checksum(header: bytes | bytearray | memoryview) -> int:
     """Return the Internet checksum of a header of whole 16-bit words (RFC 1071)."""
     total: int = sum(struct.unpack(f">{len(header) // 2}H", header))

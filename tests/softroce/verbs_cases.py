@@ -124,10 +124,10 @@ def inject(frames: list[str], times: int = 1) -> int:
     return times * len(frames)
 
 
-def held_work(opcode: str = "RDMA_WRITE", count: int = 1, seconds: float = 5.0) -> dict[str, Any]:
+def held_work(opcode: str = "RDMA_WRITE", count: int = 1, seconds: float = 5.0, size: int = SIZE) -> dict[str, Any]:
     """Post on the kept pair; its result."""
     pair = HELD["pair"]
-    pair.post(opcode, count)
+    pair.post(opcode, count, size)
     result: dict[str, Any] = pair.result(count, seconds)
     return result
 
@@ -520,3 +520,26 @@ def found_pyverbs() -> str:
 def release() -> str:
     """The guest's kernel."""
     return os.uname().release
+
+
+def compared(
+    opcode: str = "RDMA_WRITE", count: int = 4, size: int = SIZE, seconds: float = 30.0, **attributes: Any
+) -> dict[str, Any]:
+    """Move random bytes between the ends; where what arrived is not what was sent, and whether anything arrived at all."""
+    with Pair(**attributes) as pair:
+        mine, theirs = pair.one.mr.view, pair.two.mr.view
+        assert mine is not None and theirs is not None
+        source, target = (theirs, mine) if opcode == "RDMA_READ" else (mine, theirs)
+        source[:] = os.urandom(LENGTH // 256).replace(b"\0", b"\1") * 256
+        target[:] = bytes(LENGTH)
+        pair.post(opcode, count, size)
+        told = pair.result(count, seconds)
+        sent, got = bytes(source[: count * size]), bytes(target[: count * size])
+        wrong = [n for n in range(len(sent)) if sent[n] != got[n]] if sent != got else []
+        return {
+            **told,
+            "wrong": len(wrong),
+            "first_wrong": wrong[:3],
+            "touched": any(bytes(target)),
+            "qpns": [e.qp.qpn for e in pair.ends],
+        }
