@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from rdmadiag.cli import _output
+from rdmadiag.cli import _options, _output
 
 HELP = """Say what packet captures of RoCEv2 traffic show: flows, losses, NAKs, stalls, congestion, and why.
 
@@ -22,6 +22,7 @@ Examples:
   rdmadiag pcap --tap sender.pcap --tap receiver.pcap     on which side of a hop packets are lost
   rdmadiag pcap trace.pcap --format csv > flows.csv
   tcpdump -i eth0 -s 128 -w - udp port 4791 | rdmadiag pcap -
+  rdmadiag pcap record eth0                    make captures: a ring of files (rdmadiag pcap record --help)
 
 Reads pcap and pcapng, packed with gzip, zstd, bzip2 or xz or not; Ethernet with VLANs, Linux cooked, raw IP. Exit codes are those of check.
 """
@@ -34,7 +35,70 @@ ROWS = 40
 """Flows printed as text; those with trouble first."""
 
 
-@click.command(help=HELP, short_help="Say what packet captures of RoCE traffic show.")
+@click.command("record", short_help="Capture RoCE packets of a netdev into a ring of files.")
+@click.argument("netdev")
+@click.option(
+    "-o", "--output", "prefix", default="roce", show_default=True, help="Files are OUTPUT-00001.pcapng and so on."
+)
+@click.option(
+    "--snaplen",
+    default=128,
+    show_default=True,
+    help="Bytes kept of a packet; 65535: all (only then ICRCs can be checked).",
+)
+@click.option("--file-size", "megabytes", default=100, show_default=True, help="Size of a file [MB].")
+@click.option("--files", default=10, show_default=True, help="Files kept; the oldest is removed.")
+@click.option("--seconds", default="0", callback=_options.seconds, help="End after this time; 0: at Ctrl-C.")
+@click.option("--count", default=0, help="End after so many packets; 0: no such limit.")
+@click.option("--format", "form", default="text", type=click.Choice(["text", "json"]), show_default=True)
+def record(netdev: str, prefix: str, megabytes: int, form: str, **options: Any) -> None:
+    """Capture RoCE packets (v2, v1, pause frames) of a netdev: filtered in the kernel, a ring of pcapng files, drops counted.
+
+    An adapter's own RoCE traffic does not pass its netdev: capture on the switch, on a mirror port, or with the vendor's sniffer rule. On
+    SoftRoCE it does. Needs CAP_NET_RAW. What was dropped is said, and is in each file for `rdmadiag pcap` to see.
+
+    \b
+    Examples:
+      rdmadiag pcap record eth0                         until Ctrl-C, the last 1 GB
+      rdmadiag pcap record v1 -o run --seconds 30 --snaplen 65535
+      rdmadiag pcap run-00001.pcapng
+    """
+    import signal
+
+    from rdmadiag.roce import record as recorder
+
+    ended: list[int] = []
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda got, frame: ended.append(got))
+    done = recorder.record(
+        netdev,
+        prefix,
+        file_bytes=megabytes << 20,
+        stopped=lambda: bool(ended),
+        ready=lambda: _output.note(
+            f"recording {netdev}; {'Ctrl-C ends it' if not options['seconds'] else 'it ends by itself'}"
+        ),
+        **options,
+    )
+    if form == "json":
+        _output.emit(_output.as_json({"schema": "rdmadiag.recording/1", **done._asdict()}))
+        return
+    lost = f"; {done.dropped} DROPPED for want of room" if done.dropped else ", none dropped"
+    files = f"{done.files[0]} to {done.files[-1]}" if len(done.files) > 1 else "".join(done.files) or "no file"
+    _output.emit(f"{done.packets} packets within {done.seconds:.1f} s{lost}: {files}")
+
+
+class _Pcap(click.Command):
+    # `rdmadiag pcap record ...` is a command of its own; a file of that name is ./record.
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] == ["record"]:
+            return record.make_context(f"{info_name} record", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
+@click.command(cls=_Pcap, help=HELP, short_help="Say what packet captures of RoCE traffic show.")
 @click.argument("files", nargs=-1, metavar="[[NODE=]FILE]...")
 @click.option(
     "--tap",
