@@ -88,9 +88,10 @@ def check(
     `version`: 4 or 6; `roce1`: no UDP header. Returns GOOD or BAD for each.
     """
     state = np.zeros(len(l3), np.uint32)
-    for kind in {(int(v), bool(r), int(n)) for v, r, n in np.unique(np.stack([version, roce1, bth - l3], 1), axis=0)}:
-        ip, first, length = kind
-        rows = np.nonzero((version == ip) & (roce1 == first) & (bth - l3 == length))[0]
+    layout = (bth - l3) << 4 | version.astype(np.int64) << 1 & 14 | roce1
+    for kind in np.unique(layout).tolist():
+        length, ip, first = kind >> 4, (kind & 14) >> 1, bool(kind & 1)
+        rows = np.nonzero(layout == kind)[0]
         for part in np.array_split(rows, max(1, len(rows) >> 16)):
             window = np.lib.stride_tricks.sliding_window_view(data, length + 12)[l3[part]]
             state[part] = crc32_rows(masked_headers(window, ip, not first))
