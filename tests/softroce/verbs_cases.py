@@ -543,3 +543,16 @@ def compared(
             "touched": any(bytes(target)),
             "qpns": [e.qp.qpn for e in pair.ends],
         }
+
+
+def one_by_one(count: int, size: int = 64) -> dict[str, Any]:
+    """WRITE, wait for its completion, and again; how long it took."""
+    with Pair() as pair:
+        for _ in range(10):
+            pair.post("RDMA_WRITE", 1, size)
+            pair.one.wait(1)
+        start = time.perf_counter()
+        for _ in range(count):
+            pair.post("RDMA_WRITE", 1, size)
+            pair.one.wait(1)
+        return {"seconds": time.perf_counter() - start}
