@@ -12,6 +12,7 @@ from rdmadiag.bench import statistics
 from rdmadiag.errors import BadInput, RdmadiagError
 from rdmadiag.evidence.row import Line
 from rdmadiag.sources.perftest import MIB_GBPS, parse
+from rdmadiag.verbs.endpoint import DEFAULTS
 from rdmadiag.workloads import Host, Place
 from rdmadiag.workloads._place import Process, package_path
 
@@ -126,9 +127,14 @@ cat /tmp/rdmadiag-perftest.$$; rm -f /tmp/rdmadiag-perftest.$$; kill $server 2>/
 """
 
 
-def perftest_rate(place: Place, near: Host, far: Host, program: str, size: int, count: int, tcp_port: int) -> float:
-    """Run perftest once with its own depth; what it calls the average [bytes/s]. Raises BenchError."""
-    words = f"-s {size} -n {count} -F"
+def perftest_rate(
+    place: Place, near: Host, far: Host, program: str, size: int, count: int, depth: int, tcp_port: int
+) -> float:
+    """Run perftest once with our depth and ACK timeout; what it calls the average [bytes/s]. Raises BenchError.
+
+    Its own timeout (14, 67 ms) makes an emulated device resend what is on its way: it would be measured for that.
+    """
+    words = f"-s {size} -n {count} -t {depth} -u {DEFAULTS.timeout} -F"
     values = [far.device, str(far.port), str(far.gid_index), near.device, str(near.gid_index), words, str(tcp_port)]
     ran = place.run(near.name, ["sh", "-c", _PERFTEST, "sh", program, *values, far.plain_address], ANSWER_SECONDS)
     lines = [Line(number, text) for number, text in enumerate(ran.text.splitlines(), 1)]
@@ -180,7 +186,7 @@ def _pairs(
                 port += 1
 
                 def their(port: int = port, mode: str = mode, size: int = size) -> float:
-                    return perftest_rate(place, near, far, AGAINST[mode], size, plan.count(size), port)
+                    return perftest_rate(place, near, far, AGAINST[mode], size, plan.count(size), plan.depth, port)
 
                 if nth % 2:  # who is first changes, so that a drift of the machine is nobody's
                     theirs.append(their())

@@ -153,6 +153,7 @@ def run(
     """
     from rdmadiag import lab, workloads
 
+    workloads.load(name)  # a wrong name is told before a lab is looked for
     place: Any = _here(here) if here else workloads.InLab(lab.find(lab_name), rail)
     parameters = dict(_pair(text) for text in given)
     with workloads.start(
