@@ -10,7 +10,7 @@ LAB := .venv/.lab
 .PHONY: help demo test test-all check format bench docs clean
 
 help:
-	@echo 'make demo      set up, and diagnose a captured node'
+	@echo 'make demo      set up, and show a KV transfer over SoftRoCE, a fault, and its diagnosis'
 	@echo 'make test      set up, and run the tests (minutes)'
 	@echo 'make test-all  all tests, the long ones (fuzzing) too'
 	@echo 'make check     format, lint, strict types, fast tests (under a minute)'
@@ -40,7 +40,7 @@ $(LAB): $(READY)
 	@for engine in mooncake nixl; do $(BIN)/rdmadiag workload install $$engine 2>/dev/null || exit 1; done
 	@touch $@
 
-demo: $(READY)
+demo: $(LAB)
 	@bash docs/demo.sh
 
 test: $(LAB)

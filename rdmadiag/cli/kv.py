@@ -1,7 +1,8 @@
-"""rdmadiag kv: KV-cache transfers between two processes, with every byte checked."""
+"""rdmadiag kv: KV-cache transfers between two processes, over RDMA or TCP, with every byte checked."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import click
@@ -19,19 +20,24 @@ FORMAT = click.option("--format", "form", default="text", type=click.Choice(["te
 
 @click.group(short_help="Move KV caches between two processes, and check every byte")
 def command() -> None:
-    """Move a paged KV cache between two processes: push, push with immediates, or pull; over TCP.
+    """Move a paged KV cache between two processes: push, push with immediates, or pull; over RDMA, and TCP when RDMA fails.
 
     Blocks say whose they are; a request is published once and only when all of it was verified. What a run measured is
     evidence: rdmadiag check --from FILE.
 
     \b
     Examples:
-      rdmadiag kv run --requests 4 --tokens 2048
+      rdmadiag kv run --requests 4 --tokens 2048      (TCP, on loopback)
+      rdmadiag lab up; rdmadiag kv run --lab lab      (RDMA, between the hosts of a lab)
       rdmadiag kv run --mode pull --shape llama-3-8b --layers 8 --output result.jsonl
-      rdmadiag kv serve --host 10.0.0.2 --port 7000
-      rdmadiag kv send 10.0.0.2:7000 --trace conversation_trace.jsonl
+      rdmadiag kv serve --host 10.0.0.2 --port 7000 --device mlx5_0
+      rdmadiag kv send 10.0.0.2:7000 --device mlx5_0 --rc mooncake --trace conversation_trace.jsonl
       rdmadiag check --from result.jsonl
     """
+
+
+DEVICE = click.option("--device", "devices", multiple=True, help="RDMA device, the first one first; more: other rails.")
+BIND = click.option("--bind", default="", help="Netdev that TCP goes by (SO_BINDTODEVICE).")
 
 
 def _listening(function: Any) -> Any:
@@ -69,6 +75,16 @@ def _sending(function: Any) -> Any:
         click.option(
             "--deadline", default=5.0, show_default=True, type=click.FloatRange(0.01, 3600), help="A request [s]."
         ),
+        click.option(
+            "--rc",
+            default="mooncake,retry_cnt=6,psn=random",
+            show_default=True,
+            help="RC attributes: mooncake, ucx, nccl, 3fs, fast, rnr; and values, as in fast,timeout=12.",
+        ),
+        click.option(
+            "--seconds", type=click.FloatRange(0.1, 86400), help="Begin no request so long after the first one ended."
+        ),
+        click.option("--progress", is_flag=True, help="One line a request on standard error."),
         click.option("--no-audit", is_flag=True, help="Do not compare every byte at the end."),
         click.option("--output", help="Write what was measured there (JSON lines)."),
     ):
@@ -85,6 +101,8 @@ def _sending(function: Any) -> Any:
     "--host", "hosts", multiple=True, default=("127.0.0.1",), show_default=True, help="Address; more: more paths."
 )
 @click.option("--port", default=0, show_default=True, help="Control port; 0 is any.")
+@DEVICE
+@BIND
 @FORMAT
 def serve(
     shape: str,
@@ -95,6 +113,8 @@ def serve(
     unfenced: bool,
     hosts: tuple[str, ...],
     port: int,
+    devices: tuple[str, ...],
+    bind: str,
     form: str,
 ) -> None:
     """Listen until standard input ends (or Ctrl-C). Prints one line when ready.
@@ -111,7 +131,7 @@ def serve(
 
     options = Options(slots, lease, publish_on, unfenced)
     try:
-        server = Server(shape_named(shape, layers), options, hosts, port)
+        server = Server(shape_named(shape, layers), options, hosts, port, devices, bind)
     except OSError as error:
         raise BadInput(f"cannot listen on {hosts[0]}:{port}: {error.strerror}") from error
     with server:
@@ -130,7 +150,16 @@ def serve(
 @SLOTS
 @_sending
 @click.option("--events", is_flag=True, help="Print a line of JSON for each thing that happens, the result last.")
-@FORMAT
+@DEVICE
+@BIND
+@click.option(
+    "--format",
+    "form",
+    default="text",
+    type=click.Choice(["text", "json", "records"]),
+    show_default=True,
+    help="records: all that was measured, as lines.",
+)
 def send(address: str, form: str, events: bool, **options: Any) -> None:
     """Move requests to (push) or from (pull) a side that listens at HOST:PORT.
 
@@ -155,13 +184,20 @@ def send(address: str, form: str, events: bool, **options: Any) -> None:
 @SLOTS
 @_listening
 @_sending
+@click.option(
+    "--lab", "lab", help="A lab that is up: both ends on its hosts, over its RDMA devices, TCP by its plain network."
+)
 @FORMAT
-def run(form: str, lease: float, publish_on: str, unfenced: bool, **options: Any) -> None:
-    """Start a listening process on loopback, and move requests to or from it.
+def run(form: str, lease: float, publish_on: str, unfenced: bool, lab: str | None, **options: Any) -> None:
+    """Start a listening process on loopback, or on a host of a lab, and move requests to or from it.
+
+    In a lab the requests go from its first host to its second by RDMA, rail after rail, and by TCP over the plain network when no
+    rail works.
 
     \b
     Examples:
       rdmadiag kv run --mode push_imm --tokens 4096 --output result.jsonl
+      rdmadiag kv run --lab lab --shape llama-3-8b --layers 4 --tokens 1024 --rc mooncake
     """
     from rdmadiag.kv.run import serving, shape_named
 
@@ -169,9 +205,22 @@ def run(form: str, lease: float, publish_on: str, unfenced: bool, **options: Any
     words = ["--shape", options["shape"], "--slots", str(options["slots"]), "--lease", str(lease)]
     words += ["--publish-on", publish_on, *(["--unfenced"] if unfenced else [])]
     words += ["--layers", str(options["layers"])] if options["layers"] else []
+    if lab:
+        _in_lab(lab, words, form, options)
+        return
     with serving(words) as (address, _):
         recorder = _send(address, options)
     _report(recorder, form, options["output"])
+
+
+def _in_lab(name: str, words: list[str], form: str, given: dict[str, Any]) -> None:
+    from rdmadiag.kv import in_lab
+
+    options = {
+        key: value for key, value in given.items() if key not in ("output", "progress") and value not in (None, False)
+    }
+    lines = in_lab.run(name, words, options)
+    _told(lines, form, given["output"])
 
 
 def _send(address: tuple[str, int], given: dict[str, Any], watch: Any = None) -> Any:
@@ -179,6 +228,7 @@ def _send(address: tuple[str, int], given: dict[str, Any], watch: Any = None) ->
 
     from rdmadiag.kv import arrivals, run
     from rdmadiag.kv.client import Settings
+    from rdmadiag.verbs import attributes
 
     if given["trace"] and given["agents"]:
         raise BadInput("--trace or --agents, not both")
@@ -200,19 +250,41 @@ def _send(address: tuple[str, int], given: dict[str, Any], watch: Any = None) ->
         given["merge_bytes"],
         given["deadline"],
     )
-    return run.send(address, shape, settings, coming, given["pace"], not given["no_audit"], watch=watch)
+    ways = run.Ways(given.get("devices", ()), attributes.parse(given["rc"]), given.get("bind", ""))
+    watch = watch or (_progress if given["progress"] else None)
+    return run.send(
+        address, shape, settings, coming, given["pace"], not given["no_audit"], ways, watch, given["seconds"]
+    )
+
+
+def _progress(what: str, row: Mapping[str, Any]) -> None:
+    if what != "request":
+        return
+    rate = row["bytes"] / row["seconds"] / 1e6 if row["seconds"] else 0.0
+    done = row["why"] or f"{row['bytes'] / 1e6:.1f} MB in {row['seconds']:.2f} s, {rate:.1f} MB/s"
+    again = f", {row['retries']} retries" if row["retries"] else ""
+    click.echo(f"request {row['request']}: {row['state']} over {row['path']}, {done}{again}", err=True)
 
 
 def _report(recorder: Any, form: str, output: str | None) -> None:
-    from rdmadiag.kv.run import summary
+    _told(list(recorder.lines()), form, output)
+
+
+def _told(lines: list[str], form: str, output: str | None) -> None:
+    import json
+
+    from rdmadiag.kv.run import summary_of
 
     if output:
         try:
             with open(output, "w", encoding="utf-8") as file:
-                file.writelines(f"{line}\n" for line in recorder.lines())
+                file.writelines(f"{line}\n" for line in lines)
         except OSError as error:
             raise BadInput(f"--output {output}: {error.strerror}") from error
-    told = summary(recorder)
+    if form == "records":
+        _output.emit("\n".join(lines))
+        return
+    told = summary_of(map(json.loads, lines))
     if form == "events":
         _output.emit_line({"event": "result", "schema": "rdmadiag.kv_run/1", **told})
     elif form == "json":
@@ -221,6 +293,19 @@ def _report(recorder: Any, form: str, output: str | None) -> None:
         _output.emit("\n".join(_lines(told, output)))
     if told["failed"] or any(told["damage"].values()):
         raise SystemExit(1)
+
+
+def _route(route: dict[str, Any]) -> str:
+    claimed = route["acknowledged_bytes"] / 1e6
+    says = {True: "its counters agree", False: "ITS COUNTERS SAY LESS", None: "its counters cannot tell"}[
+        route["on_the_wire"]
+    ]
+    where = (
+        f"{route['device']} to {route['peer_device']}, QPs {route['qpns']}"
+        if route["kind"] == "rdma"
+        else route["device"] or "any netdev"
+    )
+    return f"route {route['path']} ({route['kind']}, {where}): {claimed:.1f} MB acknowledged; {says}"
 
 
 def _lines(told: dict[str, Any], output: str | None) -> list[str]:
@@ -232,6 +317,7 @@ def _lines(told: dict[str, Any], output: str | None) -> list[str]:
         f"{told['published']} of {told['requests']} requests published, {told['useful_bytes'] / 1e6:.1f} MB at {rate:.1f} MB/s",
         f"content: {checked}; late writes {told['late_written']}, canaries damaged {told['canaries_damaged']}",
         f"retries {told['retries']}, reconnects {told['reconnects']}, sent again {told['resent_bytes']} bytes",
+        *(_route(route) for route in told["routes"]),
         *told["failures"],
         "",
     ]

@@ -1129,7 +1129,7 @@ CREATE TABLE kv_goodput (
 CREATE TABLE kv_event (
   node TEXT,                 -- node
   run TEXT,                  -- run
-  event TEXT,                -- begin (one a run), detected (a failed status), reconnect (begun after it), moved (another device), fallback (another kind of path), resend, fault, fault_removed, demoted, probation, returned, preempted
+  event TEXT,                -- begin (one a run), detected (a failed status), reconnect (begun after it), moved (another device), fallback (another kind of path), not_connected (a path could not be connected), session (the peer's process came back), resend, fault, fault_removed, demoted, probation, returned, preempted
   seconds REAL,              -- when, from the beginning of the run [s]
   request INTEGER,           -- request
   status TEXT,               -- status that led to it, as kv_operation.status
@@ -1137,6 +1137,26 @@ CREATE TABLE kv_event (
   to_path TEXT,              -- route taken instead
   blames_path INTEGER,       -- 1 where the status speaks against the path, 0 where it does not
   reason TEXT,               -- why
+  origin TEXT                -- file:line
+);
+
+-- Routes that such runs used, and what their devices' own counters say went over them. (record route)
+CREATE TABLE kv_route (
+  node TEXT,                 -- node
+  run TEXT,                  -- run
+  path TEXT,                 -- route
+  kind TEXT,                 -- rdma, tcp
+  device TEXT,               -- RDMA device of the connecting side; the netdev that TCP was bound to
+  peer_device TEXT,          -- RDMA device of the listening side
+  path_mtu INTEGER,          -- path MTU [bytes]
+  qpns TEXT,                 -- QPs of the connecting side, one after the other, with those that replaced them
+  connections INTEGER,       -- times that it was connected [count]
+  acknowledged_bytes INTEGER, -- payload of work requests that completed on it [bytes]
+  read_bytes INTEGER,        -- that of READs among them: it came in [bytes]
+  packets_sent INTEGER,      -- packets that the device sent meanwhile, whoever sent them; NULL where the driver does not count them [count] (hw_counters, counters, statistics)
+  packets_received INTEGER,  -- packets that it received [count]
+  wire_bytes_sent INTEGER,   -- bytes that it sent; NULL on rxe, which counts packets only [bytes]
+  wire_bytes_received INTEGER, -- bytes that it received [bytes]
   origin TEXT                -- file:line
 );
 

@@ -6,9 +6,10 @@ Push (prefill side): slots are granted, planes are made and written one after an
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rdmadiag.errors import BadInput, RdmadiagError
@@ -20,9 +21,9 @@ from rdmadiag.kv.manifest import Ledger
 from rdmadiag.kv.pool import Pool
 from rdmadiag.kv.record import Recorder
 from rdmadiag.kv.recovery import Limits, Route
-from rdmadiag.kv.tcp import TcpTransport
+from rdmadiag.kv.tcp import TcpTransport, dial
 from rdmadiag.kv.transfer import MODES, PULL, PUSH, PUSH_IMM, RequestFailed, Transfer
-from rdmadiag.kv.transport import Transport
+from rdmadiag.kv.transport import Granted, Transport
 
 
 class Settings(NamedTuple):
@@ -39,13 +40,6 @@ class Settings(NamedTuple):
     seed: int = 2
 
 
-class Granted(NamedTuple):
-    """What a transport needs of the peer: the key of its memory, a token for its data channels."""
-
-    token: int
-    rkey: int
-
-
 Connect = Callable[[Route, Granted, memoryview, int, int], Transport]
 
 
@@ -56,7 +50,11 @@ def connect_tcp(route: Route, granted: Granted, arena: memoryview, qps: int, dep
 
 
 class Client:
-    """A session with a server. A context manager. `connect` makes the transport of a route: RDMA and tests give their own."""
+    """A session with a server. A context manager. `connect` makes the transport of a route: RDMA and tests give their own.
+
+    `devices` are RDMA devices of this side, the nth against the peer's nth; after them comes TCP, by the netdev `bind`. `let_go` is
+    called before the arena is given back.
+    """
 
     def __init__(
         self,
@@ -65,17 +63,23 @@ class Client:
         settings: Settings,
         connect: Connect = connect_tcp,
         routes: Callable[[Sequence[str]], Sequence[Route]] | None = None,
+        devices: Sequence[str] = (),
+        bind: str = "",
+        let_go: Callable[[], None] = lambda: None,
+        recorder: Recorder | None = None,
     ) -> None:
         if settings.mode not in MODES:
             raise BadInput(f"mode {settings.mode!r}; known: {', '.join(MODES)}")
         self.settings, self._connect = settings, connect
+        self._devices, self._let_go = tuple(devices), let_go
         self.arena = Arena(geometry(shape, settings.slots), secrets.randbits(62))
         self.pool = Pool(settings.slots, settings.seed, canary_every=16)
         self.ledger = Ledger(self.arena.incarnation)
-        self.recorder = Recorder(settings.mode)
+        self.recorder = recorder or Recorder(settings.mode)
         self._transport: Transport | None = None
+        self._alive = True
         try:
-            self._control = socket.create_connection(address, 5.0)
+            self._control = dial(address, 5.0, bind)
         except OSError as error:
             self.arena.close()
             raise BadInput(f"{address[0]}:{address[1]}: {error}; is the other side up?") from error
@@ -93,9 +97,14 @@ class Client:
         welcome = self._ask(hello)
         self.peer = frames.number(welcome, "incarnation")
         self.remote = geometry(shape, frames.number(welcome, "slots", 1))
-        self._granted = Granted(frames.number(welcome, "token", 0, 1 << 64), frames.number(welcome, "rkey", 0, 1 << 64))
+        self._grant(welcome)
         data = frames.words(welcome, "data", 64)
-        self.routes = list(routes(data)) if routes else [Route(f"tcp{n}", "tcp", where) for n, where in enumerate(data)]
+        tcp = [Route(f"tcp{n}", "tcp", where) for n, where in enumerate(data)]
+        theirs = frames.words(welcome, "devices", 64) if self._devices else []
+        pairs = zip(self._devices, range(len(theirs)), strict=False)
+        self.routes = list(routes(data)) if routes else [*(Route(one, "rdma", str(n)) for one, n in pairs), *tcp]
+        if self._devices and not theirs:
+            raise BadInput(f"{address[0]}:{address[1]} has no RDMA devices; start its side with --device")
         self._route = self.routes[0]
         facts = {"peer": f"{address[0]}:{address[1]}", "path": self._route.name, "kind": self._route.kind}
         self.recorder.facts.update(facts, piece_bytes=shape.piece_bytes, planes=shape.planes)
@@ -115,7 +124,13 @@ class Client:
             except frames.PeerGone:
                 pass
             self._control.close()
+        self._let_go()
         self.arena.close()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the control channel is there: a peer that went away closes it."""
+        return self._alive
 
     def report(self) -> dict[str, Any]:
         """Return the peer's counts (leases, late writes, canaries), added to the recorder's, with this side's canaries."""
@@ -148,13 +163,23 @@ class Client:
 
     def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         self._tell(message)
-        answer = frames.receive(self._control, 60.0)
+        with self._watched():
+            answer = frames.receive(self._control, 60.0)
         if answer["type"] == "refused":
             raise frames.ProtocolError(f"the peer refused {message['type']}: {str(answer.get('why'))[:300]}")
         return answer
 
     def _tell(self, message: dict[str, Any]) -> None:
-        frames.send(self._control, message)
+        with self._watched():
+            frames.send(self._control, message)
+
+    @contextlib.contextmanager
+    def _watched(self) -> Iterator[None]:
+        try:
+            yield
+        except frames.PeerGone:
+            self._alive = False
+            raise
 
     def transport(self) -> Transport:
         """Return the connected transport, connecting it when there is none. Raises OSError."""
@@ -176,8 +201,12 @@ class Client:
         answer = self._ask({"type": "reconnect"})
         if "error" in answer:
             raise RequestFailed(f"reconnect: {answer['error']}")
-        self._granted = Granted(frames.number(answer, "token", 0, 1 << 64), frames.number(answer, "rkey", 0, 1 << 64))
+        self._grant(answer)
         self._route = route
+
+    def _grant(self, answer: dict[str, Any]) -> None:
+        token, rkey = (frames.number(answer, name, 0, 1 << 64) for name in ("token", "rkey"))
+        self._granted = Granted(token, rkey, self._ask)
 
     @property
     def route(self) -> Route:

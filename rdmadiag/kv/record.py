@@ -1,6 +1,6 @@
 """What a transfer measured, as lines of JSON: one object a line, `rdmadiag check --from FILE` reads them.
 
-Each line has `"schema": "rdmadiag.kv/1"` and `record`: transfer, request, operation, goodput, event, cache. The columns of the
+Each line has `"schema": "rdmadiag.kv/1"` and `record`: transfer, request, operation, goodput, event, route, cache. The columns of the
 tables kv_* (rdmadiag/evidence/schema.sql) are its keys.
 """
 
@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from rdmadiag.kv.transport import SUCCESS, Timed
+from rdmadiag.kv.transport import READ, SUCCESS, Timed
 
 SCHEMA = "rdmadiag.kv/1"
 BIN_SECONDS = 0.1
@@ -62,6 +62,7 @@ class Recorder:
         self._events: list[dict[str, Any]] = [{"event": "begin", "seconds": 0.0}]
         self.requests: list[dict[str, Any]] = []
         self.caches: list[dict[str, Any]] = []
+        self.routes: list[dict[str, Any]] = []
         self.totals: Counter[str] = Counter()
         self.facts: dict[str, Any] = {}
         self.watch: Callable[[str, Mapping[str, Any]], None] | None = None
@@ -155,5 +156,12 @@ class Recorder:
             yield "goodput", {**values, "busy_seconds": round(self._busy.get(at, 0.0), 6), "phase": self.phase(middle)}
         for event in self._events:
             yield "event", event
+        for route in self.routes:
+            yield "route", {**route, **self._acknowledged(str(route["path"]))}
         for cache in self.caches:
             yield "cache", cache
+
+    def _acknowledged(self, path: str) -> dict[str, int]:
+        done = [(op, one.nbytes) for (at, op, status), one in self._series.items() if at == path and status == SUCCESS]
+        read = sum(size for op, size in done if op == READ)
+        return {"acknowledged_bytes": sum(size for _, size in done), "read_bytes": read}

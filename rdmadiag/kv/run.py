@@ -8,22 +8,27 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import random
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from rdmadiag.errors import BadInput
 from rdmadiag.kv.arrivals import Arrival
-from rdmadiag.kv.client import Client, Connect, Settings, connect_tcp
+from rdmadiag.kv.client import Client, Settings
+from rdmadiag.kv.frames import PeerGone
 from rdmadiag.kv.layout import MOST_PLANES, SHAPES, Shape, checked
+from rdmadiag.kv.rdma import Rails
 from rdmadiag.kv.record import Recorder
 from rdmadiag.plan import window
+from rdmadiag.verbs.attributes import RcAttributes
 
 START_SECONDS = 60.0
 MOST_WINDOW = 256
+PROGRAM = (sys.executable, "-m", "rdmadiag")
 
 
 def shape_named(name: str, layers: int | None = None) -> Shape:
@@ -44,10 +49,15 @@ def window_for(rate: str | None, rtt: str | None, shape: Shape, qps: int) -> int
 
 
 @contextmanager
-def serving(options: Sequence[str]) -> Iterator[tuple[tuple[str, int], int]]:
-    """Start `rdmadiag kv serve` with options as a process; its address and pid. It is ended with the block. Raises BadInput."""
-    command = [sys.executable, "-m", "rdmadiag", "kv", "serve", "--format", "json", *options]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+def serving(
+    options: Sequence[str], program: Sequence[str] = PROGRAM, environment: Mapping[str, str] | None = None
+) -> Iterator[tuple[tuple[str, int], int]]:
+    """Start `rdmadiag kv serve` with options as a process; its address and pid. It is ended with the block. Raises BadInput.
+
+    `program` is what runs rdmadiag, elsewhere: `rdmadiag lab exec ... python -m rdmadiag`.
+    """
+    command = [*program, "kv", "serve", "--format", "json", *options]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
     try:
         assert process.stdout is not None
         line = process.stdout.readline()  # the process ends, and so does the line, when it cannot start
@@ -66,6 +76,20 @@ def serving(options: Sequence[str]) -> Iterator[tuple[tuple[str, int], int]]:
         process.stdout.close()
 
 
+class Ways(NamedTuple):
+    """How a client reaches its peer: RDMA devices in order, RC attributes, the netdev of TCP, the time for a peer that went away [s]."""
+
+    devices: Sequence[str] = ()
+    attributes: RcAttributes = RcAttributes()
+    bind: str = ""
+    gid_index: int | None = None
+    return_seconds: float = 15.0
+
+
+BY_TCP = Ways()
+Watch = Callable[[str, Mapping[str, Any]], None]
+
+
 def send(
     address: tuple[str, int],
     shape: Shape,
@@ -73,25 +97,67 @@ def send(
     arrivals: Iterable[Arrival],
     pace: bool = False,
     audit: bool = True,
-    connect: Connect = connect_tcp,
-    watch: Callable[[str, Mapping[str, Any]], None] | None = None,
+    ways: Ways = BY_TCP,
+    watch: Watch | None = None,
+    seconds: float | None = None,
 ) -> Recorder:
     """Move the prompt of each arrival; with `pace` not before its time. The recorder with all that was measured. Raises BadInput.
 
-    A prompt longer than the arena is cut to what fits, so that a trace of long prompts can be run on a small machine. `watch`
-    is told what happens as it happens, first `connected` (kv/live.py makes events of it).
+    A prompt longer than the arena is cut to what fits, so that a trace of long prompts can be run on a small machine. A request whose
+    peer went away begins anew with the peer that took its place: a new session, new keys, a new version. `watch`
+    is told what happens as it happens, `connected` for each session (kv/live.py makes events of it). `seconds` after the
+    first request ended no other one begins.
     """
     most = (settings.slots - settings.slots // 16) * shape.block_tokens
-    with Client(address, shape, settings, connect) as client:
-        start = time.monotonic()
-        client.recorder.watch = watch
-        client.recorder.show("connected", kind=client.route.kind, path=client.route.name)
+    recorder = Recorder(settings.mode)
+    recorder.watch = watch
+    start = time.monotonic()
+    rails = Rails(ways.devices, ways.attributes, ways.bind, ways.gid_index)
+
+    def client() -> Client:
+        made = Client(address, shape, settings, rails.connect, None, ways.devices, ways.bind, rails.close, recorder)
+        recorder.show("connected", kind=made.route.kind, path=made.route.name)
+        return made
+
+    session, first = client(), None
+    try:
         for number, arrival in enumerate(arrivals, 1):
+            if first is not None and seconds and time.monotonic() - first > seconds:
+                break
             if pace:
                 time.sleep(max(0.0, start + arrival.seconds - time.monotonic()))
-            client.transfer(number, max(1, min(arrival.input_tokens, most)), audit=audit)
-        client.report()
-        return client.recorder
+            tokens = max(1, min(arrival.input_tokens, most))
+            row = session.transfer(number, tokens, audit=audit)
+            first = first or time.monotonic()
+            if not session.alive:
+                session.close()
+                session = _again(client, ways.return_seconds)
+                recorder.event(
+                    "session",
+                    request=number,
+                    reason="the peer's process went away and came back",
+                    path=session.route.name,
+                )
+                if row["state"] == "failed":
+                    session.transfer(number, tokens, version=2, audit=audit)
+        session.report()
+        recorder.routes = rails.rows()
+        return recorder
+    finally:
+        session.close()
+
+
+def _again(client: Callable[[], Client], seconds: float) -> Client:
+    """Connect to a peer that went away, with backoff. Raises BadInput when it does not come back in time."""
+    end, delay = time.monotonic() + seconds, 0.1
+    while True:
+        try:
+            return client()
+        except (BadInput, PeerGone):
+            if time.monotonic() + delay > end:
+                raise
+            time.sleep(delay * random.uniform(0.75, 1.25))
+            delay = min(2.0, 2 * delay)
 
 
 def fixed(requests: int, tokens: int) -> Iterable[Arrival]:
@@ -101,18 +167,42 @@ def fixed(requests: int, tokens: int) -> Iterable[Arrival]:
 
 def summary(recorder: Recorder) -> dict[str, Any]:
     """Return what a person wants to know of a run: the transfer's row, latency of its operations, what happened, and damage."""
+    return summary_of([{**dict(values), "record": record, "run": recorder.run} for record, values in recorder.rows()])
+
+
+def summary_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the same from the records of a result (its lines). Raises BadInput where there is no run in it."""
     rows: dict[str, list[dict[str, Any]]] = {}
-    for kind, values in recorder.rows():
-        rows.setdefault(kind, []).append(dict(values))
+    run = ""
+    for values in records:
+        run = str(values.get("run"))
+        rows.setdefault(str(values["record"]), []).append(
+            {name: value for name, value in values.items() if name not in ("record", "run", "schema")}
+        )
+    if "transfer" not in rows:
+        raise BadInput("no result of a transfer; the sending side's words are above")
     states = ("corrupt", "stale", "missing", "torn", "misplaced", "early_pieces")
     requests = rows.get("request", [])
     damage = {name: sum(row[name] or 0 for row in requests) for name in states}
     return {
-        "run": recorder.run,
+        "run": run,
         **rows["transfer"][0],
         "damage": damage,
         "audited": sum(row["audited"] for row in requests),
         "failures": [f"request {row['request']}: {row['why']}" for row in requests if row["why"]],
         "operations": rows.get("operation", []),
+        "routes": [{**row, "on_the_wire": on_the_wire(row)} for row in rows.get("route", [])],
         "events": rows["event"][1:],
     }
+
+
+def on_the_wire(route: Mapping[str, Any]) -> bool | None:
+    """Tell whether a device's own counters had room for what was acknowledged on a route; None where they cannot say."""
+    read = route["read_bytes"]
+    answers = []
+    for way, claimed in (("sent", route["acknowledged_bytes"] - read), ("received", read)):
+        nbytes, packets, mtu = route.get(f"wire_bytes_{way}"), route.get(f"packets_{way}"), route.get("path_mtu")
+        if nbytes is None and packets is not None and mtu:
+            nbytes = packets * mtu
+        answers.append(None if nbytes is None else nbytes >= claimed)
+    return None if None in answers else all(answers)

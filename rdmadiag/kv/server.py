@@ -12,7 +12,8 @@ from rdmadiag.kv import frames
 from rdmadiag.kv.arena import Arena
 from rdmadiag.kv.layout import Shape, geometry
 from rdmadiag.kv.session import U64, Options, Session, State
-from rdmadiag.kv.tcp import GREETING, MAGIC
+from rdmadiag.kv.store import Store
+from rdmadiag.kv.tcp import GREETING, MAGIC, listen
 
 PROTOCOL = 1
 IDLE_SECONDS = 600.0
@@ -20,17 +21,35 @@ MOST_SESSIONS = 64
 
 
 class Server:
-    """An arena that peers may write (push) or read (pull). A context manager: leaving it ends all sessions and threads."""
+    """An arena that peers may write (push) or read (pull), by TCP and by RDMA `devices`.
 
-    def __init__(self, shape: Shape, options: Options, hosts: Sequence[str] = ("127.0.0.1",), port: int = 0) -> None:
+    TCP only by the netdev `bind`, where one is given. Blocks of a `store` are lent to peers that ask for them
+    (rdmadiag.kv.dualpath). A context manager: leaving it ends all sessions and threads.
+    """
+
+    def __init__(
+        self,
+        shape: Shape,
+        options: Options,
+        hosts: Sequence[str] = ("127.0.0.1",),
+        port: int = 0,
+        devices: Sequence[str] = (),
+        bind: str = "",
+        store: Store | None = None,
+    ) -> None:
         self.arena = Arena(geometry(shape, options.slots), secrets.randbits(62))
-        self.state = State(self.arena, options)
+        self.state = State(self.arena, options, devices)
+        if store is not None and (shape.planes != 1 or shape.piece_bytes != store.block_bytes):
+            raise ValueError(
+                f"a store of {store.block_bytes} bytes a block; wanted a shape of one plane of such pieces"
+            )
+        self.state.store = store
         self._sessions: dict[int, Session] = {}
         self._stop = threading.Event()
         self._threads: list[threading.Thread] = []
         self._open: set[socket.socket] = set()
-        self._control = socket.create_server((hosts[0], port))
-        self._data = [socket.create_server((host, 0)) for host in hosts]
+        self._control = listen((hosts[0], port), bind)
+        self._data = [listen((host, 0), bind) for host in hosts]
         self.address: tuple[str, int] = self._control.getsockname()[:2]
         self.data = ["{}:{}".format(*sock.getsockname()[:2]) for sock in self._data]
         self._start(self._accept, self._control, self._control_channel)
@@ -56,6 +75,7 @@ class Server:
             thread.join(10.0)
         for session in list(self._sessions.values()):
             session.end()
+        self.state.devices.close()
         self.arena.close()
 
     def wait(self, seconds: float | None = None) -> None:
@@ -142,5 +162,14 @@ class Server:
         session = Session(self.state, secrets.randbits(62), frames.number(hello, "incarnation", 0, U64))
         self._sessions[session.number] = session
         answer = {"type": "welcome", "incarnation": self.arena.incarnation, "slots": self.arena.geometry.slots}
-        frames.send(sock, {**answer, "token": session.token, "rkey": session.rkey, "data": self.data})
+        frames.send(
+            sock,
+            {
+                **answer,
+                "token": session.token,
+                "rkey": session.rkey,
+                "data": self.data,
+                "devices": self.state.devices.names,
+            },
+        )
         return session

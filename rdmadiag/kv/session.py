@@ -1,7 +1,8 @@
 """One peer at the side that listens: its requests, what it may write or read, and the answers to its messages.
 
 Push: `request` (slots), WRITEs, `plane` (CRCs of a plane that was written), `done`. Pull: `want` (slots), `plane` (the peer makes
-it and tells CRCs), READs, `release`. Both: `reconnect` (the old QPs are fenced, a new key), `heartbeat`, `drained`, `audit`.
+it and tells CRCs), READs, `release`. Both: `rdma` (QPs of one of this side's devices), `reconnect` (the old QPs are fenced, a new
+key), `heartbeat`, `drained`, `audit`; and those of a store (rdmadiag.kv.storage).
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ import secrets
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from rdmadiag.errors import RdmadiagError
 from rdmadiag.kv import blocks, frames, manifest
 from rdmadiag.kv.arena import Arena
 from rdmadiag.kv.blocks import Key
 from rdmadiag.kv.manifest import Bitmap, Ledger, RequestKey
 from rdmadiag.kv.pool import NoRoom, Owner, Pool
+from rdmadiag.kv.rdma_responder import Devices, RdmaResponder
+from rdmadiag.kv.storage import Shelf
+from rdmadiag.kv.store import Store
 from rdmadiag.kv.tcp import Access, Responder
 
 MOST_BLOCKS = 1 << 16
@@ -40,8 +45,10 @@ class Options(NamedTuple):
 class State:
     """What the sessions of a listening side share; every use holds `lock`."""
 
-    def __init__(self, arena: Arena, options: Options) -> None:
+    def __init__(self, arena: Arena, options: Options, devices: Sequence[str] = ()) -> None:
         self.arena, self.options = arena, options
+        self.devices = Devices(devices)
+        self.store: Store | None = None
         self.lock = threading.RLock()
         self.pool = Pool(arena.geometry.slots, options.seed, options.canary_every, options.unfenced)
         self.ledger = Ledger(arena.incarnation)
@@ -91,6 +98,7 @@ class Session:
         self.state, self.number, self.peer = state, number, peer_incarnation
         self.token = self.rkey = 0
         self.responder = Responder(self._access, state.options.receives)
+        self.rdma: RdmaResponder | None = None
         self._renew()
         self._handlers: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
             "request": self._request,
@@ -100,10 +108,12 @@ class Session:
             "status": self._status,
             "heartbeat": self._heartbeat,
             "reconnect": self._reconnect,
+            "rdma": self._rdma,
             "drained": self._drained,
             "release": self._drained,
             "audit": self._audit,
             "report": self._report,
+            **Shelf(state, number).handlers,
         }
 
     def _renew(self) -> None:
@@ -117,7 +127,7 @@ class Session:
         handler = self._handlers.get(message["type"])
         if handler is None:
             raise frames.ProtocolError(f"{message['type'][:40]!r}: wanted one of {', '.join(self._handlers)}")
-        if handler == self._reconnect:  # waits for threads: without the lock, so that other peers go on
+        if handler in (self._reconnect, self._rdma):  # wait for threads: without the lock, so that other peers go on
             return {"type": "answer", **handler(message)}
         with self.state.lock:
             return {"type": "answer", **handler(message)}
@@ -126,7 +136,7 @@ class Session:
         """Fence the session and free all its slots. False when a channel could not be stopped: then its slots stay in quarantine."""
         with self.state.lock:
             self.rkey = secrets.randbits(64)
-        fenced = self.responder.fence()
+        fenced = self._fence()
         with self.state.lock:
             for owner in [owner for owner in self.state.requests if owner.session == self.number]:
                 self.state.ledger.drop(self.state.requests.pop(owner).key)
@@ -136,6 +146,26 @@ class Session:
                 self.state.fences += 1
                 self.state.freed(self.state.pool.deregistered(self.number))
         return fenced
+
+    def _fence(self) -> bool:
+        rdma, self.rdma = self.rdma, None
+        gone = rdma is None or rdma.fence()
+        return self.responder.fence() and gone
+
+    def _rdma(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Make this side's end of an RDMA connection; one that there was before is fenced."""
+        old, self.rdma = self.rdma, None
+        if old is not None and not old.fence():
+            return {"error": "not fenced"}
+        try:
+            self.rdma = self.state.devices.respond(
+                message, self.state.arena.view, self.state.options.receives, self.arrived
+            )
+        except frames.ProtocolError:
+            raise
+        except RdmadiagError as error:
+            return {"error": str(error)}
+        return {"offer": self.rdma.offer.as_json()}
 
     def _served(self, message: dict[str, Any]) -> Served | None:
         owner = Owner(self.number, frames.number(message, "request", 0, U64))
@@ -211,11 +241,13 @@ class Session:
         """Verify the planes whose immediates came, and post their receives again."""
         while True:
             with self.state.lock:
-                try:
-                    imm = self.responder.arrived.popleft()
-                except IndexError:
+                for responder in (self.responder, self.rdma):
+                    if responder is not None and responder.arrived:
+                        imm = responder.arrived.popleft()
+                        responder.post_receives(1)
+                        break
+                else:
                     return
-                self.responder.post_receives(1)
                 request, plane = imm >> 12, imm & 0xFFF
                 for owner, served in self.state.requests.items():
                     if owner.session == self.number and owner.request & 0xFFFFF == request:
@@ -251,7 +283,7 @@ class Session:
     def _reconnect(self, message: dict[str, Any]) -> dict[str, Any]:
         """Fence the old QPs before there are new ones: nothing that was under way can land any more."""
         self.rkey = secrets.randbits(64)
-        if not self.responder.fence():
+        if not self._fence():
             return {"error": "not fenced"}
         with self.state.lock:
             self.state.fences += 1

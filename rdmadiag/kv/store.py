@@ -171,6 +171,12 @@ class Store:
         if below is not None and below.place is not None:
             self._places.append(below.place)
 
+    def version_of(self, block: int) -> int | None:
+        """Return the version of a block; None when it is not here."""
+        with self._lock:
+            held = self._memory.get(block) or self._file.get(block)
+            return held.version if held is not None else None
+
     def tier(self, block: int) -> str | None:
         """Return the tier that a block is in; None when it is not here."""
         with self._lock:

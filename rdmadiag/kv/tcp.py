@@ -29,6 +29,40 @@ _STATUS = {name: number for number, name in enumerate(wc_status.NAMES)}
 _MASK = (1 << 64) - 1
 
 
+def dial(address: tuple[str, int], seconds: float, bind: str = "") -> socket.socket:
+    """Connect by a netdev (SO_BINDTODEVICE), or as the routes say. Raises OSError.
+
+    Bound to the netdevs of two hosts of a lab's kernel, TCP crosses the switch; unbound it would go by loopback.
+    """
+    if not bind:
+        return socket.create_connection(address, seconds)
+    sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.settimeout(seconds)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, bind.encode())
+        sock.connect(address)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+def listen(address: tuple[str, int], bind: str = "") -> socket.socket:
+    """Listen on an address, for what comes by one netdev only where one is given. Raises OSError."""
+    if not bind:
+        return socket.create_server(address)
+    sock = socket.socket(socket.AF_INET6 if ":" in address[0] else socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, bind.encode())
+        sock.bind(address)
+        sock.listen()
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
 class _Qp:
     """The requester's end of one connection."""
 
@@ -55,6 +89,7 @@ class TcpTransport:
         qps: int = 2,
         depth: int = 256,
         seconds: float = 5.0,
+        bind: str = "",
     ) -> None:
         self.qps, self.depth, self._rkey, self._arena = qps, depth, rkey, arena
         self._ends: list[_Qp] = []
@@ -62,7 +97,7 @@ class TcpTransport:
         self._selector = selectors.DefaultSelector()
         try:
             for index in range(qps):
-                sock = socket.create_connection(address, seconds)
+                sock = dial(address, seconds, bind)
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 sock.sendall(GREETING.pack(MAGIC, token))
                 sock.setblocking(False)

@@ -48,6 +48,7 @@ class Transfer:
         self.bitmap: manifest.Bitmap | None = None
         self.key = RequestKey(client.arena.incarnation if self.pull else client.peer, request, version)
         self.answer = ""
+        self.beat_seconds, self.beaten = float("inf"), 0.0
 
     def run(self, audit: bool) -> dict[str, Any]:
         """Move the request; the row of kv_request."""
@@ -106,6 +107,9 @@ class Transfer:
         grant = client._ask({"type": kind, **self.head, "blocks": self.count, "incarnation": client.peer})
         if "error" in grant:
             raise RequestFailed(f"the peer does not take it: {grant['error']}. {grant.get('why', '')}".strip())
+        lease = grant.get("lease_seconds")
+        self.beat_seconds = lease / 3 if isinstance(lease, (int, float)) and lease > 0 else float("inf")
+        self.beaten = time.monotonic()
         self.theirs = frames.numbers(grant, "slots", self.count, client.remote.slots - 1)
         if len(self.theirs) != self.count:
             raise frames.ProtocolError(f"{len(self.theirs)} slots for {self.count} blocks")
@@ -154,7 +158,8 @@ class Transfer:
         client, settings = self.client, self.client.settings
         try:
             transport = client.transport()
-        except OSError:
+        except OSError as error:
+            client.recorder.event("not_connected", request=self.request, path=client.route.name, reason=str(error))
             return "RETRY_EXC_ERR"
         name = client.route.name
         pump = Pump(
@@ -207,9 +212,12 @@ class Transfer:
         return runs(*source, *target, plane, wanted, most)
 
     def _make(self, plane: int) -> None:
+        client = self.client
+        if time.monotonic() - self.beaten > self.beat_seconds:
+            client.heartbeat(self.request)  # a lease that ran out all the same is told by what is asked next
+            self.beaten = time.monotonic()
         if plane in self.crcs:
             return
-        client = self.client
         if self.pull:
             answer = client._ask({"type": "plane", **self.head, "plane": plane})
             if "error" in answer:

@@ -9,12 +9,14 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from rdmadiag.kv.recovery import DEADLINE
 
 WRITE, WRITE_WITH_IMM, READ = "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ"
 OPS = (WRITE, WRITE_WITH_IMM, READ)
+BATCH = 16
+"""Most works that a pump posts at once."""
 SUCCESS, FLUSHED = "SUCCESS", "WR_FLUSH_ERR"
 
 
@@ -38,6 +40,14 @@ class Completion(NamedTuple):
     status: str
     qp: int
     vendor_err: int = 0
+
+
+class Granted(NamedTuple):
+    """What a transport needs of the peer: a token and the key of its memory (TCP), the control channel to ask by (RDMA)."""
+
+    token: int
+    rkey: int
+    ask: Callable[[dict[str, Any]], dict[str, Any]] | None = None
 
 
 class Transport(Protocol):
@@ -99,6 +109,7 @@ class Pump:
         self._ended = ended
         self._queues: list[deque[tuple[Work, float]]] = [deque() for _ in range(transport.qps)]
         self._unsignaled = [0] * transport.qps
+        self._batch: list[Work] = []
 
     @property
     def outstanding(self) -> int:
@@ -113,42 +124,48 @@ class Pump:
         stalled = None
         source, held = iter(works), None
         more = True
-        while stalled is None and (more or held or self.outstanding):
+        while stalled is None and (more or held or self._batch or self.outstanding):
             while more or held:
                 work = held or next(source, None)
                 held = None
                 if work is None:
                     more = False
                     break
-                if len(self._queues[work.qp]) >= self.window or not self._post(work):
+                if len(self._queues[work.qp]) >= self.window:
                     held = work
                     break
-                if self.outstanding % 8 == 0 and (stalled := self._reap(0.0, done)):
-                    break
+                self._take(work)
+                if len(self._batch) >= BATCH:
+                    self._post()
+                    if self._batch or (stalled := self._reap(0.0, done)):
+                        break  # the transport is full, or something failed
             if stalled is None:
-                waiting = bool(held) or not more
                 if not more and not held:
                     self._flush_signal()
+                self._post()
+                waiting = bool(held or self._batch) or not more
                 stalled = self._reap(0.05 if waiting and self.outstanding else 0.0, done)
         return stalled
 
-    def _post(self, work: Work, last: bool = False) -> bool:
+    def _take(self, work: Work, last: bool = False) -> None:
         count = self._unsignaled[work.qp] + 1
         # The last that the window holds is signalled, or nothing would ever retire it.
         full = len(self._queues[work.qp]) + 1 >= self.window
         signaled = last or full or work.imm is not None or count >= self.signal_every
-        if not self.transport.post([work._replace(signaled=signaled)]):
-            return False
         self._unsignaled[work.qp] = 0 if signaled else count
+        self._batch.append(work if signaled == work.signaled else work._replace(signaled=signaled))
         self._queues[work.qp].append((work, time.monotonic()))
-        return True
+
+    def _post(self) -> None:
+        if self._batch:
+            del self._batch[: self.transport.post(self._batch)]
 
     def _flush_signal(self) -> None:
         # A tail of unsignalled requests is retired by an empty signalled one behind it.
         for qp, queue in enumerate(self._queues):
             if queue and self._unsignaled[qp]:
                 last = queue[-1][0]
-                self._post(Work(-1, last.op, qp, last.local, last.remote, 0), last=True)
+                self._take(Work(-1, last.op, qp, last.local, last.remote, 0), last=True)
 
     def _reap(self, seconds: float, done: Callable[[Work], None] | None) -> Stalled | None:
         found = self.transport.poll(seconds)
@@ -186,16 +203,26 @@ class Pump:
                 if self._ended and work.wr_id >= 0:
                     bad = status if work.wr_id == wr_id and work.qp == qp else FLUSHED
                     self._ended(Timed(work, posted, now - posted, bad, count))
+        left = [[work.wr_id for work, _ in queue] for queue in self._queues]
+        for unposted in self._batch:
+            left[unposted.qp].remove(unposted.wr_id)
+        self._batch = []
         for each in range(self.transport.qps):
             self.transport.error(each)
-        waiting = {(n, work.wr_id) for n, queue in enumerate(self._queues) for work, _ in queue} - {(qp, wr_id)}
-        if status == DEADLINE:
-            waiting.add((qp, wr_id))
-        waiting -= {(one.qp, one.wr_id) for one in more}
+        if status != DEADLINE:
+            self._flushed(left, [Completion(wr_id, status, qp)])
+        self._flushed(left, more)
         end = now + self.deadline_seconds
-        while waiting and time.monotonic() < end:
-            waiting -= {(one.qp, one.wr_id) for one in self.transport.poll(0.05)}
+        while any(left) and time.monotonic() < end:
+            self._flushed(left, self.transport.poll(0.05))
         for queue in self._queues:
             queue.clear()
         self._unsignaled = [0] * self.transport.qps
-        return Stalled(status, qp, count, not waiting)
+        return Stalled(status, qp, count, not any(left))
+
+    @staticmethod
+    def _flushed(left: list[list[int]], found: Sequence[Completion]) -> None:
+        # In order on each QP: what was unsignalled before a completion has ended too, and says nothing itself.
+        for one in found:
+            if one.wr_id in left[one.qp]:
+                del left[one.qp][: left[one.qp].index(one.wr_id) + 1]

@@ -69,6 +69,26 @@ PRESETS = {
 `rnr` gives up on a receiver that has no receive posted. Those two have retry_cnt 6, since rxe takes 7 for "without end"."""
 
 
+def parse(words: str) -> RcAttributes:
+    """Return what a command line says: a preset, values (timeout=14,retry_cnt=3), or a preset and values behind it. Raises BadInput."""
+    found = RcAttributes()
+    for nth, word in enumerate(words.split(",")):
+        name, equals, value = (part.strip() for part in word.partition("="))
+        if not equals:
+            if nth:
+                raise BadInput(f"RC attributes {words!r}: a preset comes first; then name=value, as in fast,timeout=12")
+            found = preset(name)
+        elif name not in RcAttributes._fields:
+            raise BadInput(f"no RC attribute named {name!r}; known: {', '.join(RcAttributes._fields)}")
+        elif name == "psn" and value == "random":
+            found = found._replace(psn=None)
+        elif not (value.isascii() and value.isdecimal()) or len(value) > 8:
+            raise BadInput(f"{name} {value!r}: wanted an integer")
+        else:
+            found = found._replace(**{name: int(value)})
+    return found.checked()
+
+
 def preset(name: str) -> RcAttributes:
     """Return a set by name. Raises BadInput, listing the known names."""
     if name not in PRESETS:

@@ -23,7 +23,7 @@ _FIELDS = {
     "ALT_PATH": "alt_ah_attr", "PATH_MIG_STATE": "path_mig_state", "CAP": "cap", "DEST_QPN": "dest_qp_num",
 }  # fmt: skip
 """Field of pyverbs' QPAttr for each attribute."""
-MARK = (1 << 64) - 1
+MARK = (1 << 64) - 0xD7A1
 """wr_id of the requests that `drain` posts."""
 
 

@@ -16,6 +16,9 @@ from rdmadiag.errors import BadInput
 from rdmadiag.kv import run
 from rdmadiag.kv.client import MODES, Client, Settings
 from rdmadiag.kv.recovery import Limits
+from rdmadiag.kv.server import Server
+from rdmadiag.kv.session import Options
+from tests.kv.scenarios import SETTINGS, SHAPE, TOKENS
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 SMALL = ("--shape", "llama-3-70b-tp8", "--layers", "2", "--slots", "48", "--requests", "2", "--tokens", "320")
@@ -104,3 +107,25 @@ def test_a_peer_that_began_anew_under_the_same_name_is_not_the_one_before() -> N
 def test_a_listening_side_that_cannot_start_is_said() -> None:
     with pytest.raises(BadInput, match="did not start"), run.serving(["--slots", "nonsense"]):
         pass
+
+
+@pytest.mark.parametrize(
+    ("counted", "answer"),
+    [
+        ({"packets_sent": 10, "packets_received": 5, "path_mtu": 1024}, True),
+        ({"packets_sent": 9, "packets_received": 5, "path_mtu": 1024}, False),
+        ({"packets_sent": 10, "packets_received": 1, "path_mtu": 1024}, False),
+        ({"packets_sent": 10, "packets_received": None, "path_mtu": 1024}, None),
+        ({"packets_sent": 10, "packets_received": 9}, None),
+        ({"wire_bytes_sent": 10240, "wire_bytes_received": 2048, "packets_sent": 1}, True),
+    ],
+)
+def test_what_a_route_claims_is_held_against_its_devices_counters(counted: dict[str, int], answer: bool | None) -> None:
+    assert run.on_the_wire({"acknowledged_bytes": 12288, "read_bytes": 2048, **counted}) is answer
+
+
+def test_no_request_begins_after_the_time_that_was_given() -> None:
+    with Server(SHAPE, Options(slots=80)) as server:
+        recorder = run.send(server.address, SHAPE, SETTINGS, run.fixed(1_000_000, TOKENS), seconds=0.3)
+    assert 1 <= len(recorder.requests) < 1_000_000
+    assert all(row["state"] == "published" for row in recorder.requests)

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from rdmadiag import lab as labs
+from rdmadiag.kv import in_lab
 
 ROOT = Path(__file__).parent.parent.parent
 # The cache as it was before tests/conftest.py moved it: a kernel and saved states are in it.
@@ -100,9 +101,14 @@ class Worker:
     """A process in the lab that has pyverbs loaded: call it with the name of a function of verbs_cases and its arguments."""
 
     def __init__(self, lab: str) -> None:
-        words = command("exec", lab, "--", sys.executable, "-m", "tests.softroce.worker")
+        words = command("exec", lab, "--", sys.executable, "-S", "-m", "tests.softroce.worker")
         self._process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment(), cwd=ROOT
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=in_lab.environment() | environment(),
+            cwd=ROOT,
         )
         assert self._line() == "ready"
 
