@@ -188,6 +188,9 @@ class _Running:
     def _in_lab(self, lab: Lab) -> None:
         self._lab = lab
         adapter = workloads.load(self.scenario.workload)
+        name = self.scenario.workload
+        if adapter.ENGINE is not None and not workloads.installed(name):
+            raise _Unsupported(f"{name} is not installed here; `rdmadiag workload install {name}` does it")
         if reason := needs.missing(self.scenario.requires, adapter.PROGRAMS, lab):
             raise _Unsupported(reason)
         self._describe(lab)
