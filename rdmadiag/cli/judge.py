@@ -10,7 +10,7 @@ from rdmadiag.cli import _output
 
 HELP = """Judge runs again, from what `rdmadiag run` kept in their folders: the verdict is a function of that alone.
 
-\\b
+\b
 Examples:
   rdmadiag judge rdmadiag-runs/loss
   rdmadiag judge --format html rdmadiag-runs/loss > loss.html

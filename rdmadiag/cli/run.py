@@ -16,15 +16,15 @@ FILE is a scenario's file, NAME a shipped one (`rdmadiag scenario list`). Each r
 afterwards, unless --lab names one. What was seen is kept in a folder a run below --report, with the report as HTML, JSON, JUnit,
 Markdown and Chaos Toolkit journal; `rdmadiag judge` judges it again.
 
-\\b
+\b
 Examples:
   rdmadiag run loss
   rdmadiag run loss --set percent=5 --repeat 3
   rdmadiag run loss --matrix --report runs/
-  rdmadiag run blackout-short blackout-long my-scenario.json
+  rdmadiag run blackout kv-peer-killed my-scenario.json
   rdmadiag run loss --format junit > loss.xml
 
-\\b
+\b
 Exit codes (the worst of several runs):
   0 PASS           the faults acted, were taken back, and all is as expected
   1 FAIL           something is not as expected
