@@ -257,8 +257,21 @@ class _Running:
             self._hear(running, begun)
             self.folder.file("workload").mkdir(exist_ok=True)
             self.folder.write("workload/result.json", result)
+            self._fetch(lab, running.setting.client.name)
             for role, lines in result["last_lines"].items():
                 self.folder.file("workload", f"{role}.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    def _fetch(self, lab: Lab, host: str) -> None:
+        for path in self.scenario.results:
+            try:
+                ran = lab.run(["cat", path], host=host, timeout_seconds=60)
+            except LabError as error:
+                self.facts["problems"].append(f"{path} on {host}: {error}")
+                continue
+            if ran.code:
+                self.facts["problems"].append(f"the workload left no {path} on {host}")
+            else:
+                self.folder.file("workload", os.path.basename(path)).write_bytes(ran.out)
 
     def _estimate(self) -> float:
         ends = [(e.at_seconds or 0.0) + e.then_seconds + e.for_seconds for e in self.scenario.timeline]
