@@ -29,9 +29,9 @@ $(READY): setup.cfg pyproject.toml
 
 # The tools that tests compare with, and what a lab needs: packages, and the lists from which its kernel is fetched (`rdmadiag lab doctor` says what is missing).
 $(LAB): $(READY)
-	@command -v tshark cpio ethtool ip >/dev/null && [ "$$(command -v tshark cpio ethtool ip | wc -l)" = 4 ] || \
+	@command -v tshark cpio ethtool ip nft >/dev/null && [ "$$(command -v tshark cpio ethtool ip nft | wc -l)" = 5 ] || \
 	  { $(SUDO) apt-get update -qq && $(SUDO) env DEBIAN_FRONTEND=noninteractive \
-	    apt-get install -y -qq --no-install-recommends tshark cpio ethtool iproute2 >/dev/null; }
+	    apt-get install -y -qq --no-install-recommends tshark cpio ethtool iproute2 nftables >/dev/null; }
 	@said=$$($(BIN)/rdmadiag lab doctor); \
 	  if grep -qE '^MISSING|can be fetched' <<<"$$said"; then $(SUDO) apt-get update -qq; fi; \
 	  install=$$(sed -n 's/^install: //p' <<<"$$said"); \

@@ -362,8 +362,9 @@ def status(form: str) -> None:
 @command.command("revert", short_help="Take faults off.")
 @click.argument("tags", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="All that are not known to be off, living ones too.")
+@click.option("--as-is", is_flag=True, help="Undo, and take what else differs from before for somebody else's doing.")
 @FORMAT
-def revert(tags: tuple[str, ...], every: bool, form: str) -> None:
+def revert(tags: tuple[str, ...], every: bool, as_is: bool, form: str) -> None:
     """Take faults off: those named, or all. May be repeated; what is off already is no error. Exit 8 when a node is not clean.
 
     \b
@@ -375,7 +376,7 @@ def revert(tags: tuple[str, ...], every: bool, form: str) -> None:
 
     if bool(tags) == every:
         raise click.UsageError("wanted names of injections (`rdmadiag inject status`), or --all")
-    results = inject.everything(tags)
+    results = inject.everything(tags, as_is)
     entries = [
         {"tag": one.tag, "title": one.title, "clean": one.clean, "problems": list(one.problems)} for one in results
     ]

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from rdmadiag import registry
 from rdmadiag.faults._contract import REACHES, Moves, Parameter, Plan, Refused, Values
-from rdmadiag.faults._steps import Change, Step, Table, Worker
+from rdmadiag.faults._steps import Change, Restore, Step, Table, Worker
 from rdmadiag.faults._target import Cable, Target
 
 __all__ = [
@@ -22,6 +22,7 @@ __all__ = [
     "Parameter",
     "Plan",
     "Refused",
+    "Restore",
     "Step",
     "Table",
     "Target",

@@ -7,8 +7,6 @@ enter it, so that a left-over qdisc is idle once the lease is over.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from rdmadiag.errors import BadInput
 from rdmadiag.faults._contract import Moves, Parameter, Plan, Refused, Values
 from rdmadiag.faults._pattern import select
@@ -55,8 +53,7 @@ def ingress(
     else:
         sources, destinations = _ends(target, values)
         netdevs = tuple(cable.port for cable in sources)
-        every = len(destinations) == len(target.cables)
-        where = "" if every else f"ether daddr {{ {', '.join(cable.mac for cable in destinations)} }}"
+        where = _to(target, destinations)
     names = ", ".join(netdevs)
     rules = f"""counter seen {{ }}
 counter hit {{ }}
@@ -85,24 +82,34 @@ def table_plan(target: Target, table: Table, moves: Moves | None = None, notes: 
 
 
 def detour(
-    target: Target, values: Values, qdisc: str, moves: Moves, drain_seconds: float, notes: tuple[str, ...] = ()
+    target: Target,
+    values: Values,
+    qdisc: str,
+    moves: Moves,
+    drain_seconds: float,
+    notes: tuple[str, ...] = (),
+    pattern: tuple[int, list[int]] | None = None,
+    hits: tuple[str, ...] = ("detoured",),
 ) -> Plan:
-    """Return the plan of a fault that is a qdisc (`tc` words), at the egress of the ports to the destinations."""
+    """Return the plan of a fault that is a qdisc (`tc` words), at the egress of the ports to the destinations.
+
+    A pattern chooses which packets go there; else all do.
+    """
     if target.kind == "lab":
         sources, destinations = _ends(target, values)
         steps: list[Step] = [_band(cable.port, qdisc, target.queue.format(port=cable.port)) for cable in destinations]
-        gate = _gate(target, sources, destinations)
+        gate = _gate(target, sources, destinations, pattern)
         netdevs = tuple(dict.fromkeys([*gate.netdevs, *(cable.port for cable in destinations)]))
     else:
         here = target.cables[0].netdev
         if not here:
             raise Refused(f"{target.title} has no netdev, so no packets to meet")
-        steps, gate, netdevs = [_root_band(here, qdisc)], _egress_gate(target, here), (here,)
+        steps, gate, netdevs = [_root_band(here, qdisc)], _egress_gate(target, here, pattern), (here,)
     return Plan(
         place="switch" if target.kind == "lab" else "",
         netdevs=netdevs,
         steps=(*steps, gate),
-        hits=("detoured",),
+        hits=hits,
         moves=moves,
         notes=notes,
         drain_seconds=drain_seconds,
@@ -110,37 +117,43 @@ def detour(
     )
 
 
-def _gate(target: Target, sources: list[Cable], destinations: list[Cable]) -> Table:
+_SEND_THERE = f"""counter detoured {{ }}
+chain hit {{
+counter name detoured meta priority set {_MAJOR << 16 | 2:#x}
+}}"""
+
+
+def _gate(
+    target: Target, sources: list[Cable], destinations: list[Cable], pattern: tuple[int, list[int]] | None
+) -> Table:
     netdevs = tuple(cable.port for cable in sources)
-    every = len(destinations) == len(target.cables)
-    where = "" if every else f"ether daddr {{ {', '.join(cable.mac for cable in destinations)} }}"
-    rules = f"""counter detoured {{ }}
+    rules = f"""{_SEND_THERE}
 chain in {{
 type filter hook ingress devices = {{ {", ".join(netdevs)} }} priority 0;
-iifname @lease {where} counter name detoured meta priority set {_MAJOR << 16 | 2:#x}
+iifname @lease {_to(target, destinations)} {select(*pattern) if pattern else "goto hit"}
 }}"""
-    return Table(
-        f"nft table {target.table}, owned by a process: sends packets from {', '.join(netdevs)} there",
-        target.table,
-        rules,
-        netdevs,
-    )
+    what = f"nft table {target.table}, owned by a process: sends packets from {', '.join(netdevs)} there"
+    return Table(what, target.table, rules, netdevs)
 
 
-def _egress_gate(target: Target, netdev: str) -> Table:
+def _to(target: Target, destinations: list[Cable]) -> str:
+    if len(destinations) == len(target.cables):
+        return ""
+    return f"ether daddr {{ {', '.join(cable.mac for cable in destinations)} }}"
+
+
+def _egress_gate(target: Target, netdev: str, pattern: tuple[int, list[int]] | None) -> Table:
     # The name of the way out, as key of the lease, is what differs from a switch's port.
-    rules = f"""counter detoured {{ }}
+    rules = f"""{_SEND_THERE}
 chain out {{
 type filter hook postrouting priority 300;
-oifname @lease {ROCE} counter name detoured meta priority set {_MAJOR << 16 | 2:#x}
+oifname @lease {ROCE} {select(*pattern) if pattern else "goto hit"}
 }}"""
-    table = Table(
-        f"nft table {target.table}, owned by a process: sends RoCE packets out of {netdev} there",
-        target.table,
-        rules,
-        (netdev,),
-    )
-    return replace(table, family="inet")
+    what = f"nft table {target.table}, owned by a process: sends RoCE packets out of {netdev} there"
+    return Table(what, target.table, rules, (netdev,), family="inet")
+
+
+_DROPPED = r" 6d1b: parent .*\n Sent \d+ bytes \d+ pkts? \((?P<name>dropped) (?P<value>\d+)"
 
 
 def _band(port: str, qdisc: str, queue: str) -> Change:
@@ -162,6 +175,8 @@ def _band(port: str, qdisc: str, queue: str) -> Change:
         doing="\n".join(lines),
         undoing=f"tc {queue}",
         test=f"{here} | grep -q '^qdisc prio {_HANDLE} parent 1:1 '",
+        counting=f"tc -s qdisc show dev {port}",
+        pattern=_DROPPED,
     )
 
 
@@ -180,4 +195,6 @@ def _root_band(netdev: str, qdisc: str) -> Change:
         doing="\n".join(lines),
         undoing=f"tc qdisc del dev {netdev} root handle {_HANDLE}",
         test=f"{here} | grep -q '^qdisc prio {_HANDLE} root '",
+        counting=f"tc -s qdisc show dev {netdev}",
+        pattern=_DROPPED,
     )

@@ -96,7 +96,7 @@ class Change(Step):
     undoing: str = ""
     test: str = ""
     counting: str = ""
-    pattern: str = ""  # with the groups name and value, for what `counting` prints
+    pattern: str = r"(?m)^(?P<name>in_force) (?P<value>\d)$"  # of what `counting` prints
 
     def do(self) -> str:
         """Return the text that makes the change."""
@@ -111,12 +111,32 @@ class Change(Step):
         return self.test
 
     def count(self) -> str:
-        """Print what it counted."""
-        return self.counting
+        """Print what it counted, else that it is in force."""
+        return self.counting or f"if {self.test}; then echo in_force 1; else echo in_force 0; fi"
 
     def read(self, text: str) -> dict[str, int]:
         """Read names and numbers."""
-        return {match["name"]: int(match["value"]) for match in re.finditer(self.pattern, text)} if self.pattern else {}
+        return {match["name"]: int(match["value"]) for match in re.finditer(self.pattern, text)}
+
+
+@dataclass(frozen=True)
+class Restore(Step):
+    """What must be as it was in the end, whatever a later step is doing to it when it is ended; changes nothing itself."""
+
+    check: str = "true"  # that it is so now
+    restore: str = ""
+
+    def do(self) -> str:
+        """Return the check."""
+        return self.check
+
+    def undo(self) -> str:
+        """Bring it back; harmless when it is so already."""
+        return self.restore
+
+    def holds(self) -> str:
+        """Return what is always so."""
+        return "true"
 
 
 @dataclass(frozen=True)
@@ -129,15 +149,17 @@ class Worker(Step):
     argv: tuple[str, ...] = ()
     name: str = "worker"
     environment: tuple[tuple[str, str], ...] = ()
-    seconds: float = 3600.0
 
     def do(self) -> str:
-        """Start it in a session of its own and wait for its first line."""
+        """Start it in a session of its own and wait for its first line; it ends with the watchdog, and a minute after its time."""
         words = " ".join(map(shlex.quote, self.argv))
         values = " ".join(f"{key}={shlex.quote(value)}" for key, value in self.environment)
-        limit = f"timeout -s KILL {self.seconds:g}"
+        limit = "timeout -s KILL $most"
+        guard = f". ./functions; while lives watchdog.pid; do sleep 2; done; end_session {self.name}.pid"
         return (
-            f"{values} setsid {limit} {words} </dev/null >{self.name}.out 2>{self.name}.err 3>&- & echo $! > {self.name}.pid\n"
+            f"{values} setsid {limit} {words} </dev/null >{self.name}.out 2>{self.name}.err 3>&- &\n"
+            f"remember $! {self.name}.pid\n"
+            f"setsid sh -c {shlex.quote(guard)} </dev/null >/dev/null 2>&1 3>&- &\n"
             f"wait_for '[ -s {self.name}.out ]' || {{ tail -c 800 {self.name}.err >&2; false; }}"
         )
 

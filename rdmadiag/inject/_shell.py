@@ -83,6 +83,7 @@ while [ -z "$why" ]; do
   elif [ $((turn % 6)) = 0 ] && [ -s renew ] && lives owner.pid && read -r line < renew; then echo "$line" >&3
   fi
 done
+echo "$why" > taking
 sh ./count > counted 2>&1
 exec 3>&-
 sh ./undo > undone 2>&1
@@ -93,6 +94,26 @@ echo "$why" > over
 
 _GUARDED = "{ lives watchdog.pid && [ ! -e over ]; } || { echo 'its watchdog has ended' >&2; false; }"
 _BEAT = "read -r up rest < /proc/uptime; echo ${up%.*} > beat"
+
+
+# A claim whose watchdog has ended is taken off by whoever comes next, with its own text, should the journal that knows of it be elsewhere.
+_SWEEP = f"""if cd {ROOT} 2>/dev/null; then
+for n in NETDEVS; do
+  [ -L on-$n ] || continue
+  other=$(readlink on-$n)
+  [ -d "$other" ] || {{ rm -f on-$n; continue; }}
+  (
+    cd $other && . ./functions && [ -e armed ] && ! lives watchdog.pid && sh ./undo > undone && grep -q '^end 0' undone
+  ) >/dev/null 2>&1 && rm -rf $other
+done
+fi"""
+_CLAIM = """for n in NETDEVS; do
+  ln -sn TAG on-$n 2>/dev/null && continue
+  echo busy $n $(readlink on-$n)
+  for m in on-*; do if [ "$(readlink $m)" = TAG ]; then rm $m; fi; done
+  rmdir TAG
+  exit 0
+done"""
 
 
 def _file(name: str, text: str) -> str:
@@ -112,7 +133,7 @@ def undo_text(steps: Sequence[Step], netdevs: Sequence[str], drain_seconds: floa
         if drain_seconds and number == len(steps) - 1:
             lines.append(f"sleep {drain_seconds:g}")
     claims = " ".join(f"../on-{name}" for name in netdevs)
-    lines.append(f"[ $bad = 1 ] || rm -f {claims or '/nonexistent'}")
+    lines.append(f"[ $bad = 1 ] || {f'rm -f {claims}' if claims else ':'}")
     lines.append("echo end $bad")
     return "\n".join(lines)
 
@@ -127,10 +148,7 @@ def arm_text(tag: str, title: str, plan: Plan, lease_seconds: float, for_seconds
         f"mkdir -p {ROOT}",
         f"cd {ROOT}",
         f"mkdir {tag}",
-        f"for n in {' '.join(plan.netdevs)}; do",
-        f"  ln -s {tag} on-$n 2>/dev/null || {{ echo busy $n $(readlink on-$n); for m in on-*; do",
-        f'    if [ "$(readlink $m)" = {tag} ]; then rm $m; fi; done; rmdir {tag}; exit 0; }}',
-        "done",
+        _CLAIM.replace("TAG", tag).replace("NETDEVS", " ".join(plan.netdevs)),
         f"cd {tag}",
         _file("functions", FUNCTIONS),
         _file("watchdog", _WATCHDOG),
@@ -156,6 +174,7 @@ def do_text(tag: str, title: str, steps: Sequence[Step], for_seconds: float) -> 
     Its time begins when all are done.
     """
     lines = ["set -e", f"cd {ROOT}/{tag}", ". ./functions", f"tell {shlex.quote(title)}"]
+    lines.append(f"most={math.ceil(for_seconds) + 60}")
     for number, step in enumerate(steps):
         lines += [
             _BEAT,
@@ -203,7 +222,8 @@ def revert_text(tag: str, undo: str, title: str, why: str) -> str:
             f"[ -s undo ] || {_file('undo', undo)}",
             ". ./functions",
             "if [ -e watchdog.pid ]; then end_session watchdog.pid; fi",
-            "sh ./undo | tee undone",
+            "setsid -w sh ./undo > undone 2>&1",  # once begun it comes to its end without us
+            "cat undone",
             f"tell {shlex.quote(f'{title}: taken off: {why}')}",
         ]
     )
@@ -214,8 +234,15 @@ def counted_text(tag: str, last: bool) -> str:
 
     With `last` the watchdog's time is put off for as long as reading and undoing may take.
     """
-    more = f"[ -s over ] || {{ {_BEAT}; echo $((${{up%.*}} + {STOP_SECONDS})) > until; }}" if last else ""
-    return f"cd {ROOT}/{tag} || exit 0\n{more}\nif [ -s counted ]; then cat counted; else sh ./count; fi"
+    more = f"else {_BEAT}; echo $((${{up%.*}} + {STOP_SECONDS})) > until" if last else "else :"
+    return "\n".join(
+        [
+            f"cd {ROOT}/{tag} || exit 0",
+            ". ./functions",
+            f"if [ -s taking ]; then wait_for '[ -s over ]'; {more}; fi",
+            "if [ -s counted ]; then cat counted; else sh ./count; fi",
+        ]
+    )
 
 
 def remove_text(tag: str) -> str:
@@ -223,11 +250,22 @@ def remove_text(tag: str) -> str:
     return f"rm -rf {ROOT}/{tag}"
 
 
+def sweep_text(netdevs: Sequence[str]) -> str:
+    """Return the text that takes off what holds netdevs though its watchdog has ended."""
+    return _SWEEP.replace("NETDEVS", " ".join(netdevs))
+
+
 def state_text(tag: str, netdevs: Sequence[str]) -> str:
     """Return the text that prints what of a node this injection may change, in lines that are compared before and after."""
-    # Statistics, lifetimes and neighbours change by themselves; tables and routes of others are none of ours.
+    # Statistics, lifetimes and neighbours change by themselves; tables and routes of others are none of ours. Few processes:
+    # each takes 30 ms in an emulated guest, and longer in a busy one.
     lines = [f"nft list tables 2>/dev/null | grep rdmadiag_{tag}"]
-    for name in netdevs:
-        lines += [f"tc qdisc show dev {name}", f"ip -o link show dev {name}", f"ip -o addr show dev {name}"]
-        lines += [f"ip {family} route show dev {name}" for family in ("-4", "-6")]
+    if netdevs:
+        asks = {
+            "tc -batch": ["qdisc show dev {}"],
+            "ip -o -batch": ["link show dev {}", "addr show dev {}", "route show dev {}"],
+            "ip -6 -o -batch": ["route show dev {}"],
+        }
+        for tool, questions in asks.items():
+            lines += [f"{tool} - <<'END'", *(q.format(name) for name in netdevs for q in questions), "END"]
     return "\n".join(lines)

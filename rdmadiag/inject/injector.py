@@ -11,7 +11,7 @@ from typing import Any
 
 from rdmadiag import faults
 from rdmadiag.errors import BadInput, RdmadiagError
-from rdmadiag.faults import Plan, Refused
+from rdmadiag.faults import Plan, Refused, Restore
 from rdmadiag.faults._steps import LEASE_SECONDS
 from rdmadiag.inject import _shell, guard, journal, proof, revert
 from rdmadiag.inject.node import Node, NodeGone
@@ -135,8 +135,9 @@ class Injection:
     def start(self) -> None:
         """Put the fault on. Raises Refused, JournalError (nothing was changed), NotApplied (undone), RevertFailed."""
         self.healed = revert.heal()
-        state = self.node.run(_shell.state_text(self.tag, self.plan.netdevs)).text
-        self._before = proof.observe(self.aim, self.plan.moves)
+        netdevs = self.plan.netdevs
+        state = self.node.run(f"{_shell.sweep_text(netdevs)}\n{_shell.state_text(self.tag, netdevs)}").text
+        self._before = proof.observe(self.aim, self.plan.moves, self.plan.place)
         self.entry = journal.begin(
             {
                 "tag": self.tag,
@@ -150,7 +151,7 @@ class Injection:
                 "for_seconds": self.for_seconds,
                 "lease_seconds": self.lease_seconds,
                 "undo": _shell.undo_text(self.plan.steps, self.plan.netdevs, self.plan.drain_seconds),
-                "holds": [step.holds() for step in self.plan.steps],
+                "holds": [step.holds() for step in self.plan.steps if not isinstance(step, Restore)],
                 "state": state,
             }
         )
@@ -203,7 +204,7 @@ class Injection:
 
     def _proofs(self, last: bool = False) -> Fired:
         now = proof.counts(self.node, self.plan, self.tag, last)
-        seen = proof.observe(self.aim, self.plan.moves)
+        seen = proof.observe(self.aim, self.plan.moves, self.plan.place)
         return Fired(proof.own_proof(self.plan, {}, now), proof.other_proof(self.plan.moves, self._before, seen))
 
     def wait(self, seconds: float | None = None) -> bool:

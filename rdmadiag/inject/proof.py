@@ -52,7 +52,16 @@ done
 """
 
 
-def observe(aim: Aim, moves: Moves) -> dict[str, float]:
+def _in_folder(aim: Aim, moves: Moves, place: str) -> dict[str, float]:
+    text = f"cd {_shell.ROOT}/{aim.target.tag} 2>/dev/null || exit 0\n. ./functions\n"
+    text += f"if [ -s before ]; then sed 's/^probe/was/' before; fi\n{moves.probe}"
+    lines = [line.split() for line in aim.node(place).run(text).text.splitlines()]
+    return {
+        f"{words[0]} {words[1]}": float(words[2]) for words in lines if len(words) == 3 and words[0] in ("probe", "was")
+    }
+
+
+def observe(aim: Aim, moves: Moves, place_of_steps: str) -> dict[str, float]:
     """Read what the second proof compares: every RDMA counter, as DEVICE NAME, and what its kind adds."""
     found: dict[str, float] = {}
     for place in aim.places():
@@ -75,6 +84,8 @@ def observe(aim: Aim, moves: Moves) -> dict[str, float]:
                 found[f"probe {words[1]}"] = float(words[2])
     if moves.kind == "rtt":
         found |= _echo(aim)
+    if moves.kind == "step":
+        found |= _in_folder(aim, moves, place_of_steps)
     return found
 
 
@@ -145,7 +156,17 @@ def other_proof(moves: Moves, before: Mapping[str, float], now: Mapping[str, flo
         rate = (now["rx_bytes"] - before["rx_bytes"]) / seconds
         text = f"hosts received {rate:.0f} bytes/s, at most {moves.at_most:.0f} may pass"
         return Proof("yes" if 0 < rate <= moves.at_most else "no", text, {"bytes_per_second": rate})
-    changed = {key: now[key] - before[key] for key in now if key.startswith("probe ") and now[key] != before.get(key)}
+    before = {
+        **before,
+        **{key.replace("was ", "probe "): value for key, value in now.items() if key.startswith("was ")},
+    }
+    changed = {
+        key: now[key] - before[key]
+        for key in now
+        if key.startswith("probe ") and key in before and now[key] != before[key]
+    }
+    counters = [key for key in now if key.rpartition(" ")[2] in moves.names and not key.startswith(("probe ", "was "))]
+    changed |= {key: now[key] - before[key] for key in counters if now[key] > before.get(key, now[key])}
     told = ", ".join(f"{key.removeprefix('probe ')} {value:+g}" for key, value in changed.items())
     if not any(key.startswith("probe ") for key in now):
         return Proof("unknown", "what else must have changed could not be read")

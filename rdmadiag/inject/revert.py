@@ -31,8 +31,11 @@ def title(entry: Entry) -> str:
     return f"{entry.tag} {entry.intent.get('fault', '?')} {told}".strip()
 
 
-def one(entry: Entry, why: str) -> Reverted:
-    """Take one injection off and verify; may be called again, and for one that is off already."""
+def one(entry: Entry, why: str, as_is: bool = False) -> Reverted:
+    """Take one injection off and verify; may be called again, and for one that is off already.
+
+    `as_is`: what differs from before, though every step is undone, is somebody else's doing and stays.
+    """
     name = title(entry)
     try:
         node = door(entry.intent["key"], entry.intent.get("place", ""))
@@ -42,13 +45,13 @@ def one(entry: Entry, why: str) -> Reverted:
         # The kernel that was changed is no more, and nothing of ours is written anywhere else.
         return _close(entry, name, "its node was restarted since", _still_there(node, entry))
     try:
-        problems = _undo(node, entry, name, why)
+        problems = _undo(node, entry, name, why, as_is)
     except NodeGone as error:
         return Reverted(entry.tag, name, False, (f"the node does not answer: {error}",))
     return _close(entry, name, why, problems)
 
 
-def _undo(node: Node, entry: Entry, name: str, why: str) -> list[str]:
+def _undo(node: Node, entry: Entry, name: str, why: str, as_is: bool) -> list[str]:
     before = str(entry.intent.get("state", ""))
     ran = node.run(_shell.revert_text(entry.tag, str(entry.intent.get("undo", "")), name, why))
     lines = ran.text.splitlines()
@@ -58,7 +61,7 @@ def _undo(node: Node, entry: Entry, name: str, why: str) -> list[str]:
         problems.append(f"the undoing did not come to its end: {said or f'exit code {ran.code}'}")
     state = _shell.state_text(entry.tag, entry.intent.get("netdevs", []))
     differences: list[str] = []
-    for _try in range(SETTLE_TRIES):  # a link that comes up again takes a moment
+    for _try in range(0 if as_is else SETTLE_TRIES):  # a link that comes up again takes a moment
         differences = _differences(before, node.run(state).text)
         if not differences:
             break
@@ -114,7 +117,7 @@ def heal() -> list[Reverted]:
     return results
 
 
-def everything(tags: tuple[str, ...] = ()) -> list[Reverted]:
+def everything(tags: tuple[str, ...] = (), as_is: bool = False) -> list[Reverted]:
     """Take off all injections in the journal, or those named; the living ones, too. Raises RdmadiagError for an unknown name."""
     entries = {entry.tag: entry for entry in journal.entries()}
     for tag in tags:
@@ -126,7 +129,7 @@ def everything(tags: tuple[str, ...] = ()) -> list[Reverted]:
             if not entry.open:
                 results.append(Reverted(entry.tag, title(entry), True))
                 continue
-            results.append(one(entry, "it was reverted by hand"))
+            results.append(one(entry, "it was reverted by hand", as_is))
             journal.audit(
                 f"{entry.intent.get('target', '')}: {title(entry)}: reverted by hand, {'clean' if results[-1].clean else 'NOT CLEAN'}"
             )

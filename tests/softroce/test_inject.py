@@ -86,6 +86,10 @@ PATH_FAULTS = [
     ("corrupt", {"percent": 5}),
     ("delay", {"ms": 30}),
     ("rate-limit", {"mbit": 5}),
+    ("burst-loss", {"enter": 2}),
+    ("ack-loss", {"percent": 50}),
+    ("reorder", {"percent": 5}),
+    ("duplicate", {"percent": 20}),
 ]
 
 

@@ -1,0 +1,31 @@
+"""Packets are marked "congestion experienced" though there is no congestion: a switch with a threshold set too low."""
+
+from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import _path as path
+from rdmadiag.faults._pattern import randomly
+
+TITLE = "A share of ECN-capable packets is marked CE"
+REACH = "path"
+PARAMETERS = (
+    Parameter("percent", 10.0, "share of ECN-capable RoCE packets that are marked", "%", 0.01, 100),
+    path.SEED,
+    *path.BETWEEN,
+)
+SIGNS = (
+    "the receiver's kernel counts InCEPkts; an adapter counts np_ecn_marked_roce_packets and sends CNPs",
+    "rxe itself knows no CNP and does not slow down (the fault dcqcn brings the two agents)",
+    "only queue pairs with an ECN-capable traffic class (lowest two bits 1 or 2) are met",
+)
+_PROBE = """names=
+while read -r key rest; do
+if [ "$key" = IpExt: ] && [ -z "$names" ]; then names=$rest
+elif [ "$key" = IpExt: ]; then set -- $rest; for n in $names; do [ $n = InCEPkts ] && echo "probe InCEPkts $1"; shift; done; fi
+done < /proc/net/netstat"""
+
+
+def plan(target: Target, values: Values) -> Plan:
+    """Set the ECN bits at the ingress; the ICRC does not cover them."""
+    match = f"{path.ROCE} ip ecn {{ ect0, ect1 }}"
+    pattern = randomly(values["percent"] / 100, values["seed"])
+    table = path.ingress(target, values, match, "ip ecn set ce", pattern)
+    return path.table_plan(target, table, Moves("file", ("InCEPkts",), probe=_PROBE))
