@@ -15,7 +15,7 @@ from rdmadiag.workloads.command import Reader
 
 TITLE = "KV-cache transfer with recovery, leases and checks (rdmadiag kv)"
 PROGRAMS: dict[str, str] = {}
-EXAMPLE = {"mode": "pull", "requests": 2}
+EXAMPLE = {"mode": "pull", "requests": 2, "serve": "--device {device}", "send": "--device {device}"}
 ENGINE = None
 PARAMETERS = (
     Parameter("mode", "push", "who moves the data, and how it is told", ("push", "push_imm", "pull")),
