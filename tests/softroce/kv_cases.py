@@ -30,6 +30,8 @@ from tests.kv.scenarios import SETTINGS, TOKENS, let_lease_expire, write
 
 SHAPE = Shape(3, 2, 512, 16)
 FAST = "timeout=12,retry_cnt=3"
+PATIENT = Limits(tries=2, first_seconds=0.001, budget_seconds=300.0)
+"""No budget of time decides a test: an emulated guest on a busy machine is slow."""
 HOSTS = ("10.0.100.2",)
 STATES = ("corrupt", "stale", "missing", "torn", "misplaced", "early_pieces")
 Change = Callable[[Work], "Work | str | None"]
@@ -60,7 +62,7 @@ def pair(
 ) -> Iterator[tuple[Server, Client, _Both]]:
     """Give a listening side on the second host's devices and a client on the first one's; TCP by the plain network."""
     fields = {name: options.pop(name) for name in list(options) if name in SETTINGS._fields and name != "slots"}
-    settings = SETTINGS._replace(mode=mode, **fields)
+    settings = SETTINGS._replace(**{"mode": mode, "limits": PATIENT, **fields})
     both = _Both(Rails(devices, attributes.parse(rc), "e1"), change)
     with (
         Server(shape, Options(**{"slots": 80, **options}), HOSTS, 0, theirs, "e2") as server,
