@@ -287,14 +287,15 @@ class Tree:
                 self._add(path)
 
     def _add(self, path: str) -> None:
+        # A folder that has names is in those above it already.
         while path != "/":
             parent, _, name = path.rpartition("/")
-            parent = parent or "/"
-            names = self.folders.setdefault(parent, set())
-            if name in names:
+            names = self.folders.get(parent or "/")
+            if names is not None:
+                names.add(name)
                 return
-            names.add(name)
-            path = parent
+            path = parent or "/"
+            self.folders[path] = {name}
 
     def entry(self, path: str) -> bytes | str | bool | None:
         """Return bytes (file), str (link target), None (folder), or False (not there)."""
@@ -370,14 +371,33 @@ class CapturedHost:
         folder, _, name = path.rpartition("/")
         if name in ("", ".", ".."):
             return self._walk(path)
-        if folder not in self._folders:  # a tree does not change, and thousands of files share a folder
+        real = self._folders.get(folder)
+        if real is None:
             try:
-                self._folders[folder] = self._walk(folder)
+                real = self._folder(folder)
             except NotGiven:
                 return self._walk(path)  # what is absent may be named as a whole
-        real = self._folders[folder].rstrip("/")
-        entry = self.tree.entry(f"{real}/{name}")
-        return f"{real}/{name}" if entry is None or isinstance(entry, bytes) else self._walk(f"/{name}", real)
+        return self._step(real, name)
+
+    def _folder(self, path: str) -> str:
+        # The real path of a folder, '' of the root: kept, for a tree does not change and thousands of files share a folder.
+        known = self._folders.get(path)
+        if known is None:
+            folder, _, name = path.rpartition("/")
+            found = self._walk(path) if name in ("", ".", "..") else self._step(self._folder(folder), name)
+            known = self._folders[path] = found.rstrip("/")
+        return known
+
+    def _step(self, folder: str, name: str) -> str:
+        path = f"{folder}/{name}"
+        entry = self.tree.entry(path)
+        if entry is None or isinstance(entry, bytes):
+            return path
+        if entry is False:
+            raise self._gone(path, path)
+        if path not in self._folders:
+            self._folders[path] = self._walk(f"/{name}", folder).rstrip("/")
+        return self._folders[path] or "/"
 
     def _walk(self, path: str, done: str = "", depth: int = 0) -> str:
         if depth > _LINKS:
@@ -390,17 +410,21 @@ class CapturedHost:
             step = f"{done}/{part}"
             entry = self.tree.entry(step)
             if entry is False:
-                if self._absent("/".join([step, *parts[number + 1 :]])):
-                    raise NotPresent(f"{path}: not there")
-                raise self._missing(step)
+                raise self._gone(step, "/".join([step, *parts[number + 1 :]]))
             if isinstance(entry, str):
                 target = entry if entry.startswith("/") else f"{done}/{entry}"
                 return self._walk("/".join([target, *parts[number + 1 :]]), "", depth + 1)
             done = step
         return done or "/"
 
+    def _gone(self, missing: str, path: str) -> NotPresent | NotGiven:
+        # Of a path, `missing` is the first part that the capture does not hold.
+        return NotPresent(f"{path}: not there") if self._absent(path) else self._missing(missing)
+
     def _absent(self, path: str) -> bool:
         # The capture says of the path, or of a folder above it, that it is not there.
+        if not self.tree.absent:
+            return False
         while path and path not in self.tree.absent:
             path = path.rpartition("/")[0]
         return bool(path)
