@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from rdmadiag import sources
-from rdmadiag.diagnose import engine, previous, report, rulebook, silent
+from rdmadiag.diagnose import engine, known, previous, report, rulebook
 from rdmadiag.errors import BadInput
 from rdmadiag.evidence import collect, given, paste
 from rdmadiag.evidence.store import Evidence
@@ -58,14 +58,13 @@ def check(request: Request, host: Host | None = None, progress: Callable[[str], 
     site = rulebook.site_parameters(request.site, book) if request.site else {}
     expected = rulebook.expectations(request.expect) if request.expect else {}
     chosen = book.choose(request.only, request.skip, request.layers)
-    known = report.baseline(request.baseline) if request.baseline else frozenset()
+    before = report.baseline(request.baseline) if request.baseline else frozenset()
     loaded = time.perf_counter()
     evidence, unread, timings = look(request, book, expected, host, progress)
     looked = time.perf_counter()
-    silences = None if request.folders else silent.silences(book)
-    results = engine.evaluate(evidence, chosen, site, request.since, silences)
+    results = engine.evaluate(evidence, chosen, site, request.since, None if request.folders else known.known(book))
     result = report.build(
-        evidence, chosen, results, request.fail_on, unread, request.given, known, len(chosen) < len(book)
+        evidence, chosen, results, request.fail_on, unread, request.given, before, len(chosen) < len(book)
     )
     timings = [collect.Timing("(rules loaded)", loaded - start, len(book)), *timings]
     timings.append(collect.Timing("(all looking)", looked - loaded, 0))
@@ -165,7 +164,7 @@ def explain(checked: Checked, name: str) -> dict[str, Any]:
             key: {**rule.data["parameters"][key], "value": checked.site.get(name, {}).get(key, value)}
             for key, value in rule.parameters.items()
         },
-        "reads": sorted(name for name in result.reads if "." not in name),
+        "reads": sorted(result.reads),
         "answers": [
             {
                 "answer": {1: "yes", 0: "no", None: "unknown"}[answer.wrong],

@@ -102,30 +102,35 @@ class Result(NamedTuple):
     seconds: float
 
 
-class Silence(NamedTuple):
-    """What a query reads that yields no row while `tables` are empty; `reads` also names what is below a view."""
+class Known(NamedTuple):
+    """What is known of a rule's query before it is run: what it reads, and the tables and views that it yields no row without.
+
+    `needed`: while all of them are empty there is no row; none where there may be one anyway.
+    """
 
     reads: frozenset[str]
-    tables: frozenset[str]
+    needed: frozenset[str]
 
 
 class Guard:
     """A database in which, within the `with` block, only bounded reading is possible.
 
     A query may read the evidence tables and call FUNCTIONS; it ends at its deadline, and so does the growth of its memory.
+    `reads`: what each query that is run here reads, by its text, as a guard saw it before: none of them is asked for again.
     """
 
-    def __init__(self, db: sqlite3.Connection) -> None:
+    def __init__(self, db: sqlite3.Connection, reads: Mapping[str, frozenset[str]] | None = None) -> None:
         self.db = db
-        self._read: set[tuple[str | None, str | None]] = set()
-        self._reads_of: dict[str, frozenset[str]] = {}  # a query that is prepared already is not asked for again
+        self._asks = reads is None
+        self._read: set[str | None] = set()
+        self._reads_of = dict(reads or {})  # nor is one that is prepared already
         self._refused = ""
         self._deadline = float("inf")
         self._known = {*table_names(), *VIEWS}
 
     def _authorize(self, action: int, first: str | None, second: str | None, _: str | None, view: str | None) -> int:
         if action == _ACTION_READ:
-            self._read.update(((first, view), (f"{first}.{second}", None)))
+            self._read.update((first, view))
             if first is not None and first.startswith(("sqlite_", "pragma_")):
                 return self._refuse(f"table {first} may not be read")
             return sqlite3.SQLITE_OK
@@ -145,7 +150,8 @@ class Guard:
         self.db.execute(f"PRAGMA hard_heap_limit = {HEAP_BYTES}")
         if hasattr(self.db, "setlimit"):
             self.db.setlimit(0, TEXT_BYTES)  # SQLITE_LIMIT_LENGTH
-        self.db.set_authorizer(self._authorize)
+        if self._asks:
+            self.db.set_authorizer(self._authorize)
         self.db.set_progress_handler(lambda: 1 if time.monotonic() > self._deadline else 0, 20_000)
         return self
 
@@ -156,9 +162,9 @@ class Guard:
     def run(
         self, sql: str, parameters: Mapping[str, Any], seconds: float
     ) -> tuple[list[str], list[tuple[Any, ...]], int, frozenset[str]]:
-        """Run one query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables, views and columns read.
+        """Run one query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables and views read.
 
-        Raises sqlite3.Error (not authorized, bad SQL, interrupted) or MemoryError, with what was refused as its text.
+        What a table is made of is read too. Raises sqlite3.Error (not authorized, bad SQL, interrupted) or MemoryError, with what was refused as its text.
         """
         self._read, self._refused = set(), ""
         self._deadline = time.monotonic() + seconds
@@ -174,9 +180,8 @@ class Guard:
                 raise sqlite3.OperationalError(f"took longer than {seconds:g} s") from error
             raise
         if sql not in self._reads_of:
-            self._reads_of[sql] = frozenset(
-                name for pair in self._read for name in pair if name and name.partition(".")[0] in self._known
-            )
+            reads = self._known & self._read
+            self._reads_of[sql] = frozenset(reads.union(*(MADE_OF.get(name, ()) for name in reads)))
         return names, rows, left_out, self._reads_of[sql]
 
 
@@ -225,16 +230,18 @@ def evaluate(
     book: Rulebook,
     site: Mapping[str, Mapping[str, Any]] | None = None,
     since_seconds: float = SINCE_SECONDS,
-    silences: Mapping[str, Silence] | None = None,
+    known: Mapping[str, Known] | None = None,
 ) -> dict[str, Result]:
     """Run every rule. A rule whose tables have a gap and that has no row for a node answers unknown for it.
 
-    `silences`: rules (with their shipped parameters) that need not be run where their tables are empty.
+    `known`: what is known of rules (with their shipped parameters).
     """
+    known = known or {}
     gaps = _gaps(evidence)
     nodes = evidence.nodes()
     adapters = _adapters(evidence)
-    empty = evidence.empty_tables() if silences else frozenset()
+    empty = evidence.empty_tables() if known else frozenset()
+    reads = {rule.query: known[rule.id].reads for rule in book if rule.id in known}
 
     def some(rules: Sequence[Rule], ask: _Ask) -> list[Result]:
         return [
@@ -243,14 +250,14 @@ def evaluate(
         ]
 
     def guarded(rules: Sequence[Rule]) -> list[Result]:
-        with Guard(evidence.db) as guard:
+        with Guard(evidence.db, reads if all(rule.query in reads for rule in rules) else None) as guard:
             return some(rules, guard.run)
 
     results, shipped = [], []
     for rule in book:
-        silence = (silences or {}).get(rule.id)
-        if silence and silence.tables <= empty and since_seconds == SINCE_SECONDS and rule.id not in (site or {}):
-            results.append(_result(rule, [], silence.reads, 0, time.perf_counter(), gaps, nodes))
+        needed = known[rule.id].needed if rule.id in known and rule.id not in (site or {}) else None
+        if needed and needed <= empty and since_seconds == SINCE_SECONDS:
+            results.append(_result(rule, [], known[rule.id].reads, 0, time.perf_counter(), gaps, nodes))
         elif not rule.own:
             shipped.append(rule)
     many = len(shipped) >= MANY_RULES and aside.spare_processor()
@@ -361,8 +368,7 @@ def _result(
     gaps: _Gaps,
     nodes: Sequence[str],
 ) -> Result:
-    # A node without an answer, and with a gap in a table that the rule reads or that one is made of, is unknown.
-    reads = reads.union(*(MADE_OF.get(name, ()) for name in reads))
+    # A node without an answer, and with a gap in a table that the rule reads, is unknown.
     answered = {answer.subject.get("node") for answer in answers}
     for node in nodes if None not in answered else ():
         if node in answered:

@@ -62,10 +62,11 @@ class Rule:
 
 
 class Rulebook:
-    """All rules of a run, by id, in the order of their files."""
+    """All rules of a run, by id, in the order of their files. `stamp` tells their files' versions, when all are shipped ones."""
 
-    def __init__(self, rules: Iterable[Rule]) -> None:
+    def __init__(self, rules: Iterable[Rule], stamp: str = "") -> None:
         self.rules = {rule.id: rule for rule in rules}
+        self.stamp = stamp
         self.groups = sorted(
             {name for rule in self.rules.values() for pattern in rule.patterns for name in _groups(pattern)}
         )
@@ -182,27 +183,29 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return result
 
 
-def _shipped() -> list[tuple[str, dict[str, Any]]]:
-    # Path and content of each shipped rule. All of them in one file load in a third of the time.
+def _shipped() -> tuple[str, list[tuple[str, dict[str, Any]]]]:
+    # Which versions of which files they are, and path and content of each. All of them in one file load in a third of the time.
     folder = shipped_folder()
     paths = files(folder)
     changed = [(path, (status := os.stat(path)).st_mtime_ns, status.st_size) for path in paths]
-    key = repr((sys.version, __version__, changed)).encode()
+    stamp = repr((sys.version, __version__, changed))
+    key = stamp.encode()
     if (kept := cache.load("rules", key)) is not None:
-        return list(marshal.loads(kept))
+        return stamp, list(marshal.loads(kept))
     found = []
     for path in paths:
         with open(path, "rb") as file:
             found.append((path, json.loads(file.read())))
     cache.save("rules", key, marshal.dumps(found))
-    return found
+    return stamp, found
 
 
 def load(folders: Sequence[str] = ()) -> Rulebook:
     """Load the shipped rules and those of more folders (people's own, which are checked in full). Raises BadFile."""
-    rules = [Rule(path, data) for path, data in _shipped()]
+    stamp, shipped = _shipped()
+    rules = [Rule(path, data) for path, data in shipped]
     if not folders:
-        return Rulebook(rules)
+        return Rulebook(rules, stamp)
     known = {rule.id: rule for rule in rules}
     own = []
     for folder in folders:
