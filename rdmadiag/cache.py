@@ -25,12 +25,13 @@ def load(kind: str, key: bytes) -> bytes | None:
             status = os.fstat(file.fileno())
             if status.st_uid != os.geteuid() or status.st_mode & 0o022:
                 return None
-            found = file.read()
+            if file.read(len(key)) != key:
+                return None
+            content = file.read(max(0, status.st_size - len(key) - 4))
+            whole = zlib.crc32(content, zlib.crc32(key)) == int.from_bytes(file.read(4), "little")
     except OSError:
         return None
-    if not found.startswith(key) or zlib.crc32(found[:-4]) != int.from_bytes(found[-4:], "little"):
-        return None
-    return found[len(key) : -4]
+    return content if whole else None
 
 
 def save(kind: str, key: bytes, content: bytes) -> None:

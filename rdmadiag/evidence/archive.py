@@ -52,6 +52,8 @@ class Incoming:
 
     def head(self) -> bytes:
         """Return the first bytes, and leave them to be read."""
+        if self.length():
+            return os.pread(self._descriptor, HEAD_BYTES, os.lseek(self._descriptor, 0, os.SEEK_CUR))
         if not self._ahead:
             self._ahead = self.read(HEAD_BYTES)
         return self._ahead
@@ -63,14 +65,14 @@ class Incoming:
 
     def read(self, size: int, /) -> bytes:
         """See Stream. What came before time was up is returned; the next call raises TimeoutError."""
-        parts = [self._ahead[:size]]
+        parts = [self._ahead[:size]] if self._ahead else []
         self._ahead = self._ahead[size:]
-        size -= len(parts[0])
+        size -= sum(map(len, parts))
         while size > 0:
             try:
                 part = self._some(size)
             except OSError:
-                if any(parts):
+                if parts:
                     break
                 raise
             if not part:

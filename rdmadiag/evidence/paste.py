@@ -94,7 +94,7 @@ class Library:
         patterns = [pattern for *_, pattern in self.patterns]
         return Scanner([*patterns, *(sign for sign, _ in self.line_of), *_PROMPTS], cached=self._cached)
 
-    def tools(self, data: bytes) -> dict[str, tuple[Known, int]]:
+    def tools(self, data: bytes | memoryview) -> dict[str, tuple[Known, int]]:
         """Return the tools whose signs are in a text, by name, with the end of the first sign."""
         found: dict[str, tuple[Known, int]] = {}
         first = self.logs.first(data[:HEAD_BYTES]) or (self.logs.first(data) if len(data) > HEAD_BYTES else {})
@@ -321,10 +321,11 @@ class _Reader:
         return not line.lstrip().startswith(("#", ">")) or _program(command) in self.library.programs
 
     def _section(self, data: bytes, section: _Section, numbers: _Numbers) -> None:
-        body = data[section.start : section.stop] if section.start or section.stop < len(data) else data
+        part = memoryview(data)[section.start : section.stop]
         number = numbers.at(section.start)
-        signed = self.library.tools(body)
+        signed = self.library.tools(part)
         is_log = any(known.text.log for known, _ in signed.values())
+        body = bytes(part[:HEAD_BYTES] if is_log else part)  # of a log no more is looked at
         read_to = 0 if is_log else self._json_blocks(body, number, section.command)
         found: dict[str, tuple[Known, int]] = {}
         announced = self.library.commands.get(_program(section.command)) if section.command else None
@@ -340,7 +341,7 @@ class _Reader:
                 self.booted = self.booted or (whole and b"Linux version" in body[:HEAD_BYTES])
         parsed = [(known, at) for known, at in found.values() if known.text.log != "kernel"]
         if parsed:
-            self._parse(body, section, number, parsed)
+            self._parse(bytes(part) if is_log else body, section, number, parsed)
         if not is_log and plain.is_wrapped(body):
             self._wrapped(body[:SECTION_BYTES], number, set(found))
 

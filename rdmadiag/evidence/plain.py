@@ -39,8 +39,11 @@ def line_ends(data: bytes, start: int, end: int) -> int:
     """Return how many line feeds are in a part of a text: what `count` returns, which looks at each byte, in a third of its time."""
     if end - start < LINE_BYTES or data.count(b"\n", start, start + LINE_BYTES) > LINE_BYTES // 16:
         return data.count(b"\n", start, end)
-    lines = io.BytesIO(data[start:end])
-    return sum(1 for _ in lines) - (0 if data[end - 1 : end] == b"\n" else 1)
+    count = 0
+    for at in range(start, end, LINE_BYTES):
+        part = data[at : min(at + LINE_BYTES, end)]
+        count += len(io.BytesIO(part).readlines()) - (0 if part.endswith(b"\n") else 1)
+    return count
 
 
 class Pieces:

@@ -15,6 +15,8 @@ _VERSION = str(getattr(hyperscan, "__version__", ""))
 MULTILINE = hyperscan.HS_FLAG_MULTILINE
 ONCE = hyperscan.HS_FLAG_SINGLEMATCH
 """Report a pattern once a scan, not at each of its matches."""
+COPIED_BYTES = 64 << 10
+"""Longest text that is copied to be scanned [bytes]."""
 LINES_PER_PATTERN = 10_000
 """Lines reported of one pattern and scan."""
 
@@ -70,16 +72,26 @@ class Scanner:
                 return f"{pattern!r}: {problem}"
         return "too many or too large patterns"
 
-    def first(self, data: bytes) -> dict[int, int]:
+    def first(self, data: bytes | memoryview) -> dict[int, int]:
         """Return where each pattern that matches ends its first match."""
         ends: dict[int, int] = {}
         if self.patterns and data:
             self._scan(data, lambda index, start, end, flags, context: ends.setdefault(index, end) and None)
         return ends
 
-    def _scan(self, data: bytes, found: Callable[..., Any]) -> None:
-        # Hyperscan 5.4 misses some matches of `$` before a last line end: two more line ends behind it cure that.
-        self._database.scan(data if data.endswith(b"\n\n") else data + b"\n\n", match_event_handler=found)
+    def _scan(self, data: bytes | memoryview, found: Callable[..., Any]) -> None:
+        # Hyperscan 5.4 misses some matches of `$` before a last line end: two more line ends behind it cure that. Of a long text
+        # only the last lines are copied for that, and looked at again: what is found there may have been found before.
+        end = bytes(data[-COPIED_BYTES:])
+        if len(end) < len(data) and b"\n" not in end[:-1]:
+            end = bytes(data)
+        start = len(data) - len(end)
+        if start or end.endswith(b"\n\n"):
+            self._database.scan(data, match_event_handler=found)
+        if not end.endswith(b"\n\n"):
+            cut = end.find(b"\n") + 1 if start else 0
+            tail, start = end[cut:] + b"\n\n", start + cut
+            self._database.scan(tail, match_event_handler=lambda i, _, at, *rest: found(i, _, start + at, *rest))
 
     def lines(self, data: bytes) -> list[tuple[int, int, int]]:
         """Return (line start, line end, pattern index) of each line and pattern that match, in the order of the text.
@@ -102,6 +114,8 @@ class Scanner:
                 return
             here.add(index)
             lines = hits.setdefault(index, [])
+            if lines and start <= lines[-1][0] and (start, stop) in lines:
+                return
             lines.append((start, stop))
             if len(lines) >= 2 * LINES_PER_PATTERN:
                 del lines[LINES_PER_PATTERN // 2 : -LINES_PER_PATTERN // 2]
