@@ -10,12 +10,12 @@ from __future__ import annotations
 import errno
 import math
 import os
-import re
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from rdmadiag.errors import HostRefused, NotGiven, NotPresent
+from rdmadiag.patterns import late
 
 FILE_LIMIT_BYTES = 4 << 20
 """Longest file read through the door [bytes]; sysfs and procfs files that matter are far shorter."""
@@ -632,7 +632,7 @@ _LINKS = 40
 """Links followed for one path, as the kernel does."""
 
 # A colon ends the path, unless it stands in a PCI address, or before one (/proc/irq/90/mlx5_comp0@pci:0000:18:00.0).
-_PATH = re.compile(
+_PATH = late(
     r"/[^:]*(?:(?:(?<=[0-9a-f]{4}):(?=[0-9a-f]{2}(?:[:./]|$))|(?<=:[0-9a-f]{2}):(?=[0-9a-f]{2}\.)|(?<=@pci):(?=[0-9a-f]{4}:))[^:]*)*"
 )
 

@@ -11,8 +11,8 @@ PACKAGE = Path(__file__).parent.parent / "rdmadiag"
 ORDER = [
     "errors",
     "registry",
-    "patterns",
     "cache",
+    "patterns",
     "explain",
     "plan",
     "roce",

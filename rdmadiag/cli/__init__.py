@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import click
 
 import rdmadiag.cli
-from rdmadiag import __version__, registry
+from rdmadiag import __version__, patterns, registry
 from rdmadiag.errors import BadInput, RdmadiagError
 
 HELP = """Find what is wrong with RDMA (RoCEv2, InfiniBand) on this node, or in what you captured from one.
@@ -66,6 +66,7 @@ def program() -> NoReturn:
                 stream.flush()
         except (OSError, ValueError):
             code = code or 2
+    patterns.keep()
     os._exit(code)
 
 

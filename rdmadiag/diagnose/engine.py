@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 import sqlite3
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -13,6 +12,7 @@ from rdmadiag.diagnose.rulebook import Rule, Rulebook
 from rdmadiag.errors import BadFile, HostRefused
 from rdmadiag.evidence import aside
 from rdmadiag.evidence.store import MADE_OF, VIEWS, Evidence, table_names
+from rdmadiag.patterns import late
 
 KEYS = ("node", "device", "port", "qpn", "netdev", "bdf", "pid", "peer")
 """Columns that say what a row is about; `explains` joins on those that both sides have."""
@@ -164,7 +164,8 @@ class Guard:
     ) -> tuple[list[str], list[tuple[Any, ...]], int, frozenset[str]]:
         """Run one query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables and views read.
 
-        What a table is made of is read too. Raises sqlite3.Error (not authorized, bad SQL, interrupted) or MemoryError, with what was refused as its text.
+        What a table is made of is read too.
+        Raises sqlite3.Error (not authorized, bad SQL, interrupted) or MemoryError, with what was refused as its text.
         """
         self._read, self._refused = set(), ""
         self._deadline = time.monotonic() + seconds
@@ -454,7 +455,7 @@ def _reason(gap: Mapping[str, Any]) -> str:
     return f"{WORDS.get(gap['table'], gap['table'])}: {gap['reason']}{subject}"
 
 
-_FIELD = re.compile(r"\{(\w+)\}")
+_FIELD = late(r"\{(\w+)\}")
 
 
 def fill(template: str, row: Mapping[str, Any], names: bool = False) -> str:

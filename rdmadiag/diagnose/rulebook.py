@@ -121,7 +121,7 @@ class Rulebook:
         return [rule for rule in self.rules.values() if name in rule.explains]
 
 
-_GROUP = re.compile(r"\(\?P<(\w+)>")
+_GROUP = late(r"\(\?P<(\w+)>")
 
 
 def _groups(pattern: str) -> list[str]:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
+from rdmadiag import patterns
 from rdmadiag.errors import HostRefused
 
 Result = TypeVar("Result")
@@ -38,6 +39,7 @@ class Aside(Generic[Result]):
             signal.setitimer(signal.ITIMER_REAL, seconds)
             with os.fdopen(writer, "wb") as pipe:
                 pickle.dump(work(), pipe, protocol=pickle.HIGHEST_PROTOCOL)
+            patterns.keep()
         finally:
             os._exit(0)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import NamedTuple
 
+from rdmadiag import patterns
 from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 from rdmadiag.evidence.row import Gap, Printed, Row, Rows
 from rdmadiag.host import Host
@@ -209,6 +210,7 @@ def _run(
                 time.sleep(max(0.0, second_sample - time.monotonic()))
             counters = _run_step(writer, step, modules[step.source], host, skip)
             sampled = sampled or (step.phase == "first" and counters)
+        patterns.keep()
     finally:
         os._exit(0)
 

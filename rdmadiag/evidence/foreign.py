@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
+from rdmadiag.patterns import late
+
 SOS, SYSINFO = "sos_commands", "commands_txt_output"
 _PLUGINS = {
     "infiniband",
@@ -27,8 +29,8 @@ _PLUGINS = {
 }
 _LOGS = {"messages", "syslog", "kern.log", "dmesg"}
 _ETC = ("etc/hostname", "etc/modprobe.d/", "etc/rdma/", "etc/infiniband/", "etc/security/limits")
-_SOS_NAME = re.compile(r"(?:.*/)?sosreport-(.+?)-\d{4}-\d\d-\d\d-\w+$")
-_SYSINFO_NAME = re.compile(r"(?:.*/)?sysinfo-snapshot-v[\d.]+-(.+?)-\d{8}-\d{4}\w*$")
+_SOS_NAME = late(r"(?:.*/)?sosreport-(.+?)-\d{4}-\d\d-\d\d-\w+$")
+_SYSINFO_NAME = late(r"(?:.*/)?sysinfo-snapshot-v[\d.]+-(.+?)-\d{8}-\d{4}\w*$")
 
 
 def tops(names: Iterable[str]) -> dict[str, str]:

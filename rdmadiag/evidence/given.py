@@ -7,7 +7,6 @@ import io
 import math
 import os
 import posixpath
-import re
 import stat
 import sys
 import time
@@ -17,6 +16,7 @@ from typing import NamedTuple
 from rdmadiag.errors import BadFile
 from rdmadiag.evidence import archive, bundle, foreign
 from rdmadiag.host import FolderTree, Noted, Tree, parse_tree
+from rdmadiag.patterns import late
 
 FILES = 10_000
 """Most files taken from one folder or archive."""
@@ -331,7 +331,7 @@ def _members(node: str | None, path: str, members: Iterator[archive.Member]) -> 
         yield Refused(path, partly, "truncated") if taken else Refused(path, problem)
 
 
-_SOS_TOP = re.compile(r"(?:\./)?(sosreport-[^/]+)/(.+)")
+_SOS_TOP = late(r"(?:\./)?(sosreport-[^/]+)/(.+)")
 
 
 def _useless(name: str) -> bool:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from rdmadiag import patterns
 from rdmadiag.errors import BadFile
 from rdmadiag.evidence import log_line, plain
 from rdmadiag.evidence.assign import Item, Read
@@ -109,7 +110,8 @@ class Library:
         rule, number, _, pattern = self.patterns[index]
         compiled = self._compiled.get((rule, number))
         if compiled is None:
-            compiled = self._compiled[rule, number] = re.compile(pattern)
+            make = patterns.compiled if self._cached else re.compile
+            compiled = self._compiled[rule, number] = make(pattern)
         match = compiled.search(text) if self._cached else self._in_time(compiled, text)
         return {name: value for name, value in match.groupdict().items() if value is not None} if match else {}
 
@@ -151,7 +153,7 @@ def _by_sign(known: Iterable[Known]) -> list[tuple[str, Known]]:
     return [(sign, entry) for entry in known for sign in entry.text.signs]
 
 
-_JSON = re.compile(rb"\s*(?:\{|\[\s*[{\]])")
+_JSON = late(rb"\s*(?:\{|\[\s*[{\]])")
 _JSON_LINE = late(rb"^[ \t]*(?:\[\s*)?\{", re.M)
 # Half a surrogate pair, which is no text that SQLite or a terminal takes.
 _HALF = late(

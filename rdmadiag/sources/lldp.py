@@ -91,7 +91,7 @@ _COLUMNS = {
     "ChassisID": "chassis",
     "MgmtIP": "management_ip",
 }
-_KINDS = re.compile(r"(?:ifname|ifalias|mac|local|ip|netaddr|chassis|unhandled) (?=\S)")
+_KINDS = late(r"(?:ifname|ifalias|mac|local|ip|netaddr|chassis|unhandled) (?=\S)")
 
 
 def parse(lines: Sequence[Line]) -> Iterator[Row]:
