@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
@@ -11,9 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from rdmadiag import cache
 from rdmadiag.evidence import pairing
 from rdmadiag.evidence.row import Gap, Row, Rows
-from rdmadiag.explain import _fw_releases, _requirements, counters
+from rdmadiag.explain import _fw_releases, _meanings, _requirements, counters
 from rdmadiag.patterns import late
 
 SCHEMA_FILE = os.path.join(os.path.dirname(__file__), "schema.sql")
@@ -49,6 +51,7 @@ class Table(NamedTuple):
     view: bool
 
 
+@functools.cache
 def schema() -> str:
     """Return the text of schema.sql."""
     with open(SCHEMA_FILE, encoding="utf-8") as file:
@@ -112,18 +115,14 @@ class Evidence:
     def db(self) -> sqlite3.Connection:
         """The database, made when it is first used: by then a child reads already."""
         db = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-        db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;" + schema())
+        db.executescript("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF;")
+        if hasattr(db, "deserialize"):  # from Python 3.11 on
+            _copy_kept(db)
+        else:
+            _make(db)
         db.create_function("as_hex", 1, _as_hex, deterministic=True)
         for column in self._extra_log_columns:
             db.execute(f'ALTER TABLE log ADD COLUMN "{column}" TEXT')
-        # A counter of a device has no netdev, and to UNIQUE no NULL is like another.
-        db.execute(f"CREATE UNIQUE INDEX counter_key ON counter ({', '.join(_COUNTER_KEY)})")
-        db.executemany(
-            "INSERT OR IGNORE INTO counter_meaning VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (row[:7] for row in counters.expanded()),
-        )
-        db.executemany("INSERT INTO requirement VALUES (?, ?, ?, ?, ?)", _requirements.REQUIREMENTS)
-        db.executemany("INSERT INTO fw_release VALUES (?, ?, ?, ?)", _fw_releases.rows())
         return db
 
     def __del__(self) -> None:
@@ -350,6 +349,34 @@ class Evidence:
         if table == "qp":
             return {node for node, *_ in self._groups}
         return {row[0] for row in self.db.execute(f'SELECT DISTINCT node FROM "{table}"') if row[0] is not None}
+
+
+def _copy_kept(db: Any) -> None:
+    # Making the empty database takes six times as long as copying one that is kept, with all that it depends on.
+    files = [os.stat(module.__file__ or "") for module in (counters, _meanings, _requirements, _fw_releases)]
+    versions = [(file.st_mtime_ns, file.st_size) for file in files]
+    key = "\0".join((sqlite3.sqlite_version, repr((versions, _COUNTER_KEY)), schema())).encode()
+    kept = cache.load("evidence", key)
+    if kept is None:
+        _make(db)
+        cache.save("evidence", key, db.serialize())
+        return
+    source: Any
+    with contextlib.closing(sqlite3.connect(":memory:")) as source:
+        source.deserialize(kept)
+        source.backup(db)
+
+
+def _make(db: sqlite3.Connection) -> None:
+    db.executescript(schema())
+    # A counter of a device has no netdev, and to UNIQUE no NULL is like another.
+    db.execute(f"CREATE UNIQUE INDEX counter_key ON counter ({', '.join(_COUNTER_KEY)})")
+    db.executemany(
+        "INSERT OR IGNORE INTO counter_meaning VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (row[:7] for row in counters.expanded()),
+    )
+    db.executemany("INSERT INTO requirement VALUES (?, ?, ?, ?, ?)", _requirements.REQUIREMENTS)
+    db.executemany("INSERT INTO fw_release VALUES (?, ?, ?, ?)", _fw_releases.rows())
 
 
 _LINES_LEFT_OUT = """
