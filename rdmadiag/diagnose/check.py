@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from rdmadiag import sources
-from rdmadiag.diagnose import engine, known, previous, report, rulebook
+from rdmadiag.diagnose import engine, known, report, rulebook
 from rdmadiag.errors import BadInput
 from rdmadiag.evidence import collect, given, paste
 from rdmadiag.evidence.store import Evidence
@@ -90,7 +90,11 @@ def look(
     texts = collect.library(modules, book.patterns(), cached=not request.folders)
     # Counters that count from an earlier time need no second sample.
     options = collect.Options(0.0 if request.previous else request.window, request.budget, request.since)
-    earlier = previous.read(request.previous, modules, texts, options) if request.previous else {}
+    earlier = {}
+    if request.previous:
+        from rdmadiag.diagnose import previous
+
+        earlier = previous.read(request.previous, modules, texts, options)
     unread: list[str] = []
     timings: list[collect.Timing] = []
     if request.given:

@@ -40,7 +40,7 @@ class Rule:
     def __init__(self, path: str, data: Mapping[str, Any]) -> None:
         self.path = path
         self.own = False
-        self.data = data
+        self._data = data
         self.id: str = data["id"]
         self.kind: str = data["kind"]
         self.layer: str = data["layer"]
@@ -60,6 +60,13 @@ class Rule:
         self.false_alarm: str = data.get("false_alarm", "")
         self.parameters: dict[str, Any] = {name: value["default"] for name, value in data.get("parameters", {}).items()}
 
+    @property
+    def data(self) -> Mapping[str, Any]:
+        """All of its file's content; what no check needs of a shipped one is read from there. Raises BadFile."""
+        if "examples" not in self._data:
+            self._data = read_json(self.path)
+        return self._data
+
 
 class Rulebook:
     """All rules of a run, by id, in the order of their files. `stamp` tells their files' versions, when all are shipped ones."""
@@ -67,9 +74,8 @@ class Rulebook:
     def __init__(self, rules: Iterable[Rule], stamp: str = "") -> None:
         self.rules = {rule.id: rule for rule in rules}
         self.stamp = stamp
-        self.groups = sorted(
-            {name for rule in self.rules.values() for pattern in rule.patterns for name in _groups(pattern)}
-        )
+        patterns = "\n".join(pattern for rule in self.rules.values() for pattern in rule.patterns)
+        self.groups = sorted(set(_GROUP.findall(patterns)))
 
     def __iter__(self) -> Any:
         return iter(self.rules.values())
@@ -124,15 +130,11 @@ class Rulebook:
 _GROUP = late(r"\(\?P<(\w+)>")
 
 
-def _groups(pattern: str) -> list[str]:
-    return _GROUP.findall(pattern)
-
-
 def shipped_folder() -> str:
-    """Return the folder of the shipped rules."""
-    import importlib
-
-    return str(next(iter(importlib.import_module("rdmadiag.rules").__path__)))
+    """Return the folder of the shipped rules: in the package, or beside it where that is a source checkout."""
+    package = os.path.dirname(os.path.dirname(__file__))
+    inside = os.path.join(package, "rules")
+    return inside if os.path.isdir(inside) else os.path.join(os.path.dirname(package), "rules")
 
 
 def files(folder: str) -> list[str]:
@@ -184,19 +186,24 @@ def _no_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _shipped() -> tuple[str, list[tuple[str, dict[str, Any]]]]:
-    # Which versions of which files they are, and path and content of each. All of them in one file load in a third of the time.
+    # Which versions of which files they are, and of each its path and what a check needs of it. In one file that loads in a tenth of
+    # the time.
     folder = shipped_folder()
     paths = files(folder)
     changed = [(path, (status := os.stat(path)).st_mtime_ns, status.st_size) for path in paths]
     stamp = repr((sys.version, __version__, changed))
     key = stamp.encode()
-    if (kept := cache.load("rules", key)) is not None:
+    if (kept := cache.load("rulebook", key)) is not None:
         return stamp, list(marshal.loads(kept))
     found = []
     for path in paths:
         with open(path, "rb") as file:
-            found.append((path, json.loads(file.read())))
-    cache.save("rules", key, marshal.dumps(found))
+            data = json.loads(file.read())
+        del data["examples"]
+        if "query" in data:
+            data["query"] = ["\n".join(data["query"])]
+        found.append((path, data))
+    cache.save("rulebook", key, marshal.dumps(found))
     return stamp, found
 
 

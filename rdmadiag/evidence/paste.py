@@ -325,7 +325,7 @@ class _Reader:
     def _section(self, data: bytes, section: _Section, numbers: _Numbers) -> None:
         part = memoryview(data)[section.start : section.stop]
         number = numbers.at(section.start)
-        signed = self.library.tools(part)
+        signed = self.library.tools(part) if not data.isspace() else {}  # as it is behind JSON
         is_log = any(known.text.log for known, _ in signed.values())
         body = bytes(part[:HEAD_BYTES] if is_log else part)  # of a log no more is looked at
         read_to = 0 if is_log else self._json_blocks(body, number, section.command)

@@ -6,15 +6,9 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import hyperscan
-
 from rdmadiag import cache
 from rdmadiag.errors import BadInput
 
-_VERSION = str(getattr(hyperscan, "__version__", ""))
-MULTILINE = hyperscan.HS_FLAG_MULTILINE
-ONCE = hyperscan.HS_FLAG_SINGLEMATCH
-"""Report a pattern once a scan, not at each of its matches."""
 COPIED_BYTES = 64 << 10
 """Longest text that is copied to be scanned [bytes]."""
 LINES_PER_PATTERN = 10_000
@@ -25,8 +19,13 @@ class Scanner:
     """Patterns compiled together. `cached` False keeps nothing on disk (tests, people's own rules)."""
 
     def __init__(self, patterns: Sequence[str], *, once: bool = False, cached: bool = True) -> None:
+        import hyperscan  # where nothing is to be scanned it is not needed
+
         self.patterns = list(patterns)
-        self.flags = MULTILINE | (ONCE if once else 0)
+        self.flags = hyperscan.HS_FLAG_MULTILINE
+        if once:  # report a pattern once a scan, not at each of its matches
+            self.flags |= hyperscan.HS_FLAG_SINGLEMATCH
+        self._hyperscan = hyperscan
         loaded = self._load() if cached and self.patterns else None
         self._database: Any = loaded or (self._compile() if self.patterns else None)
         if cached and self._database and loaded is None:
@@ -34,35 +33,36 @@ class Scanner:
 
     def _key(self) -> bytes:
         # What the compiled form depends on, in full.
-        return "\0".join([_VERSION, str(self.flags), os.uname().machine, *self.patterns]).encode()
+        version = str(getattr(self._hyperscan, "__version__", ""))
+        return "\0".join([version, str(self.flags), os.uname().machine, *self.patterns]).encode()
 
     def _load(self) -> Any:
         content = cache.load("patterns", self._key())
         if content is None:
             return None
         try:
-            database = hyperscan.loadb(content, mode=hyperscan.HS_MODE_BLOCK)
-            database.scratch = hyperscan.Scratch(database)
-        except hyperscan.HyperscanError:
+            database = self._hyperscan.loadb(content, mode=self._hyperscan.HS_MODE_BLOCK)
+            database.scratch = self._hyperscan.Scratch(database)
+        except self._hyperscan.HyperscanError:
             return None
         return database
 
     def _save(self) -> None:
         try:
-            content = hyperscan.dumpb(self._database)
-        except hyperscan.HyperscanError:
+            content = self._hyperscan.dumpb(self._database)
+        except self._hyperscan.HyperscanError:
             return
         cache.save("patterns", self._key(), content)
 
     def _compile(self) -> Any:
-        database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
+        database = self._hyperscan.Database(mode=self._hyperscan.HS_MODE_BLOCK)
         try:
             database.compile(
                 expressions=[pattern.encode() for pattern in self.patterns],
                 ids=list(range(len(self.patterns))),
                 flags=[self.flags] * len(self.patterns),
             )
-        except hyperscan.HyperscanError as error:
+        except self._hyperscan.HyperscanError as error:
             raise BadInput(f"a pattern cannot be compiled: {error}; {self._culprit()}") from error
         return database
 
@@ -135,13 +135,15 @@ def pattern_problem(pattern: str) -> str | None:
     """Return why a pattern cannot be used (Hyperscan takes no look-around and no back-references), None when it can."""
     import re
 
+    import hyperscan
+
     try:
         re.compile(pattern)
     except re.error as error:
         return f"not a regular expression: {error}"
     database = hyperscan.Database(mode=hyperscan.HS_MODE_BLOCK)
     try:
-        database.compile(expressions=[pattern.encode()], ids=[0], flags=[MULTILINE])
+        database.compile(expressions=[pattern.encode()], ids=[0], flags=[hyperscan.HS_FLAG_MULTILINE])
     except hyperscan.HyperscanError as error:
         return f"not a pattern that Hyperscan takes: {error}"
     return None
