@@ -262,7 +262,8 @@ def evaluate(
         elif not rule.own:
             shipped.append(rule)
     many = len(shipped) >= MANY_RULES and aside.spare_processor()
-    here, there = (shipped[::2], shipped[1::2]) if many else (shipped, [])
+    there = [rule for number, rule in enumerate(shipped) if number % 5 in CHILDS] if many else []
+    here = [rule for number, rule in enumerate(shipped) if number % 5 not in CHILDS] if many else shipped
     child = aside.Aside(lambda: [_without_rule(result) for result in guarded(there)]) if there else None
     results += guarded(here)
     if child is not None:
@@ -277,7 +278,9 @@ def evaluate(
 
 _Ask = Callable[[str, Mapping[str, Any], float], tuple[list[str], list[tuple[Any, ...]], int, frozenset[str]]]
 MANY_RULES = 50
-"""From this many rules on, a second processor takes half of them."""
+"""From this many rules on, a second processor takes its share of them."""
+CHILDS = (1, 3)
+"""Of each five rules, those that a child evaluates: it has to be started, and each page that it touches to be copied."""
 
 
 def _without_rule(result: Result) -> Result:
