@@ -7,6 +7,7 @@ work out. Python has no public way for that; where its inner one is another, not
 from __future__ import annotations
 
 import marshal
+import os
 import re
 import sys
 from array import array
@@ -25,6 +26,7 @@ _Code = tuple[int, bytes, int, dict[str, int]]
 """Flags, code of the `re` machine, groups, and names of groups."""
 _kept: dict[_Name, _Code] = {}
 _new: dict[_Name, re.Pattern[Any]] = {}
+_process = os.getpid()
 
 
 class _Late:
@@ -61,13 +63,13 @@ def compiled(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
             RuntimeError,
         ):  # another release's: RuntimeError is what `_sre` says of wrong code
             pass
-    found = _new[name] = re.compile(source, flags)
+    found = _of_this_process()[name] = re.compile(source, flags)
     return found
 
 
 def keep() -> None:
     """Keep what was compiled in this process, at its end, for later ones."""
-    if not _new:
+    if not _of_this_process():
         return
     known = _load()
     count = len(known)
@@ -80,6 +82,15 @@ def keep() -> None:
     _new.clear()
     if count < len(known) <= MOST:
         cache.save("expressions", _KEY, marshal.dumps(known))
+
+
+def _of_this_process() -> dict[_Name, re.Pattern[Any]]:
+    # A child has not to keep what its parent compiled.
+    global _process
+    if _process != os.getpid():
+        _process = os.getpid()
+        _new.clear()
+    return _new
 
 
 def _load() -> dict[_Name, _Code]:

@@ -8,6 +8,7 @@ import pytest
 
 import rdmadiag
 from rdmadiag import cache, patterns
+from rdmadiag.evidence import aside
 from rdmadiag.patterns import compiled, keep, late
 
 
@@ -83,6 +84,14 @@ def test_a_python_that_is_another_inside_keeps_nothing(monkeypatch, tmp_path):
     assert late("a+").match("aa")
     keep()
     assert not list(tmp_path.rglob("expressions*"))
+
+
+def test_a_child_keeps_only_what_it_compiled_itself(monkeypatch):
+    compiled("of the parent")
+    aside.Aside(lambda: compiled("of the child").pattern).result()
+    assert {source for source, _ in patterns._load()} == {"of the child"}
+    keep()
+    assert {source for source, _ in patterns._load()} == {"of the child", "of the parent"}
 
 
 def test_a_wrong_expression_is_told_at_its_first_use():

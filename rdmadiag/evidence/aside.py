@@ -39,6 +39,7 @@ class Aside(Generic[Result]):
             signal.setitimer(signal.ITIMER_REAL, seconds)
             with os.fdopen(writer, "wb") as pipe:
                 pickle.dump(work(), pipe, protocol=pickle.HIGHEST_PROTOCOL)
+            signal.setitimer(signal.ITIMER_REAL, 0)
             patterns.keep()
         finally:
             os._exit(0)
