@@ -168,7 +168,7 @@ def explain(checked: Checked, name: str) -> dict[str, Any]:
             key: {**rule.data["parameters"][key], "value": checked.site.get(name, {}).get(key, value)}
             for key, value in rule.parameters.items()
         },
-        "reads": sorted(result.reads),
+        "reads": sorted(name for name in result.reads if "." not in name),
         "answers": [
             {
                 "answer": {1: "yes", 0: "no", None: "unknown"}[answer.wrong],

@@ -130,7 +130,7 @@ class Guard:
 
     def _authorize(self, action: int, first: str | None, second: str | None, _: str | None, view: str | None) -> int:
         if action == _ACTION_READ:
-            self._read.update((first, view))
+            self._read.update((first, view, f"{first}.{second}"))
             if first is not None and first.startswith(("sqlite_", "pragma_")):
                 return self._refuse(f"table {first} may not be read")
             return sqlite3.SQLITE_OK
@@ -162,7 +162,7 @@ class Guard:
     def run(
         self, sql: str, parameters: Mapping[str, Any], seconds: float
     ) -> tuple[list[str], list[tuple[Any, ...]], int, frozenset[str]]:
-        """Run one query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables and views read.
+        """Run one query. Returns columns, at most ROW_LIMIT rows, how many more there were, and the tables, views and columns read.
 
         What a table is made of is read too.
         Raises sqlite3.Error (not authorized, bad SQL, interrupted) or MemoryError, with what was refused as its text.
@@ -181,7 +181,7 @@ class Guard:
                 raise sqlite3.OperationalError(f"took longer than {seconds:g} s") from error
             raise
         if sql not in self._reads_of:
-            reads = self._known & self._read
+            reads = {name for name in self._read if name and name.partition(".")[0] in self._known}
             self._reads_of[sql] = frozenset(reads.union(*(MADE_OF.get(name, ()) for name in reads)))
         return names, rows, left_out, self._reads_of[sql]
 

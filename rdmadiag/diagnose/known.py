@@ -34,7 +34,7 @@ def _find(book: Rulebook) -> dict[str, Known]:
     apart = Evidence(columns)
     for view in VIEWS:  # as tables: so SQLite tells who reads only some of the rows of the table below
         apart.db.executescript(f"DROP VIEW {view}; CREATE TABLE {view} AS SELECT * FROM log LIMIT 0")
-    needed = {name: reads for name, reads, rows in _run(apart, book) if not rows}
+    needed = {name: frozenset(n for n in reads if "." not in n) for name, reads, rows in _run(apart, book) if not rows}
     found = _run(Evidence(columns), book)
     return {name: Known(reads, frozenset() if rows else needed.get(name, frozenset())) for name, reads, rows in found}
 
