@@ -107,8 +107,18 @@ class _Pcap(click.Command):
     metavar="FILE",
     help="Twice: two captures of one path, to place a loss between them.",
 )
+@click.option(
+    "--pair",
+    "pairs",
+    multiple=True,
+    metavar="ADDRESS:QPN=ADDRESS:QPN",
+    help="Two QPs that are connected, where the capture does not tell.",
+)
 @click.option("--qp", metavar="QPN", help="Show one queue pair in full (either end's number).")
 @click.option("--timeline", metavar="FILE", help="Draw the flow of --qp, or the one with most trouble: .png or .svg.")
+@click.option(
+    "--expect", type=click.Path(), help="Expectation file: dscp, cnp_dscp, ecn (1) that the site's policy wants."
+)
 @click.option("--site", type=click.Path(), help="Site file: overrides parameters of rules.")
 @click.option(
     "--fail-on",

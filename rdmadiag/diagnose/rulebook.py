@@ -369,7 +369,7 @@ def expectations(path: str) -> dict[str, Any]:
     data = read_json(path)
     if not isinstance(data, dict) or data.get("schema") != "rdmadiag.expect/1":
         raise BadFile(path, "", 'wanted {"schema": "rdmadiag.expect/1", "nic_count": 8, ...}')
-    known = ("active_mtu", "dscp", "fw_ver", "mtu_bytes", "nic_count", "rate_gbps")
+    known = ("active_mtu", "cnp_dscp", "dscp", "ecn", "fw_ver", "mtu_bytes", "nic_count", "rate_gbps")
     for name, value in data.items():
         if name == "schema":
             continue

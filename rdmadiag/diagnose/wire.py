@@ -32,17 +32,29 @@ def look(
     site: str | None = None,
     progress: Progress | None = None,
     each: Callable[[Any], None] | None = None,
+    pairs: Sequence[str] = (),
+    expect: str | None = None,
 ) -> Looked:
-    """Read captures ([NODE=]PATH or -), and compare two `taps` of one path. Raises BadFile, BadInput."""
+    """Read captures ([NODE=]PATH or -), and compare two `taps` of one path. `pairs`: ADDRESS:QPN=ADDRESS:QPN.
+
+    `expect` is an expectation file: dscp, cnp_dscp and ecn of it are judged. Raises BadFile, BadInput.
+    """
+    from rdmadiag.roce import pairing
+
+    known = [pairing.read(text) for text in pairs]
     if len(taps) not in (0, 2):
         raise BadInput(f"--tap is wanted twice, the capture before and the one behind; got it {len(taps)} times")
     whole = rulebook.load()
     book = rulebook.Rulebook(rule for rule in whole if rule.layer == "wire")
     overrides: Mapping[str, Mapping[str, Any]] = rulebook.site_parameters(site, whole) if site else {}
     evidence = Evidence(rulebook.extra_log_columns(book))
-    found = [_read(evidence, spec, progress, each) for spec in specs]
+    found = [_read(evidence, spec, progress, each, known) for spec in specs]
     if taps:
-        found += _compared(evidence, taps, progress)
+        found += _compared(evidence, taps, progress, known)
+    expected = rulebook.expectations(expect) if expect else {}
+    for (node,) in evidence.db.execute("SELECT DISTINCT node FROM capture").fetchall():
+        for name, value in expected.items():
+            evidence.add(node, {"name": name, "value": value}, "expect", expect or "")
     evidence.finish()
     results = engine.evaluate(evidence, book, overrides)
     result = report.build(evidence, book, results, fail_on, (), [*specs, *taps])
@@ -50,7 +62,13 @@ def look(
     return Looked(result, evidence, found)
 
 
-def _read(evidence: Evidence, spec: str, progress: Progress | None, each: Callable[[Any], None] | None) -> Any:
+def _read(
+    evidence: Evidence,
+    spec: str,
+    progress: Progress | None,
+    each: Callable[[Any], None] | None,
+    pairs: Sequence[Any],
+) -> Any:
     from rdmadiag.roce import analysis
     from rdmadiag.sources import captures
 
@@ -67,7 +85,7 @@ def _read(evidence: Evidence, spec: str, progress: Progress | None, each: Callab
     size = getattr(part.stream, "length", lambda: 0)()
     tell = None if progress is None else (lambda at, packets: progress(part.path, at, size, packets))
     try:
-        found = analysis.analyse(part.stream, part.path, tell, each)
+        found = analysis.analyse(part.stream, part.path, tell, each, pairs)
     finally:
         part.stream.close()
     gaps = False
@@ -78,11 +96,11 @@ def _read(evidence: Evidence, spec: str, progress: Progress | None, each: Callab
     return found
 
 
-def _compared(evidence: Evidence, taps: Sequence[str], progress: Progress | None) -> list[Any]:
+def _compared(evidence: Evidence, taps: Sequence[str], progress: Progress | None, pairs: Sequence[Any]) -> list[Any]:
     from rdmadiag.roce.taps import Tap, compare
 
     both = [Tap(), Tap()]
-    found = [_read(evidence, spec, progress, tap) for spec, tap in zip(taps, both, strict=True)]
+    found = [_read(evidence, spec, progress, tap, pairs) for spec, tap in zip(taps, both, strict=True)]
     rows = compare(*both)
     place = " and ".join(given.shown(given.split(spec)[1]) for spec in taps)
     for row in rows:

@@ -1225,7 +1225,7 @@ CREATE TABLE flow (
   qpn INTEGER,               -- responder's QP number (DestQP of the requests)
   peer_qpn INTEGER,          -- requester's QP number (DestQP of the answers)
   life INTEGER,              -- 0; more where the same QP number was used again
-  pairing TEXT,              -- 'CM handshake', 'PSN echo' or 'not paired'
+  pairing TEXT,              -- 'CM handshake', 'PSN echo', 'user' (--pair) or 'not paired'
   confidence TEXT,           -- certain, high, medium, none
   answers_seen INTEGER,      -- 1 answers are paired; 0 none is, though packets of that direction are captured; NULL that direction is not captured
   transport TEXT,            -- 'RC or XRC' or 'UC'
@@ -1250,7 +1250,7 @@ CREATE TABLE flow (
   ack_us_p99 REAL,           -- request to answer, 99th percentile [us]
   ack_us_max REAL,           -- request to answer, longest [us]
   open_psns INTEGER,         -- PSNs that were not acknowledged when the capture ended [count]
-  state TEXT,                -- idle, in progress, resending, waits for a receive, dead after a fatal NAK, retries exhausted, resends without end, RNR retries exhausted, RNR without end, no answer, unreliable, answers not in the capture
+  state TEXT,                -- idle, in progress, resending, waits for a receive, dead after a fatal NAK, retries exhausted, resends without end, RNR retries exhausted, RNR without end, no answer, READ unanswered, no credits (idle, or starved), unreliable, answers not in the capture
   silent_seconds REAL,       -- from its last packet to the end of the capture [s]
   sends_of_one INTEGER,      -- most sends of one request [count]
   resends INTEGER,           -- episodes of resending [count]

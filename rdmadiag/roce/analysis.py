@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from rdmadiag.roce import capture, columns, flows
 from rdmadiag.roce.columns import Columns
 from rdmadiag.roce.engine import Engine
+from rdmadiag.roce.pairing import Connection
 
 TABLES = ("capture", "flow", "flow_nak", "flow_resend", "cm_handshake", "flow_control")
 Progress = Callable[[int, int], None]
@@ -27,11 +28,18 @@ class Analysis:
 
 
 def analyse(
-    stream: capture.Stream, path: str, progress: Progress | None = None, each: Callable[[Columns], None] | None = None
+    stream: capture.Stream,
+    path: str,
+    progress: Progress | None = None,
+    each: Callable[[Columns], None] | None = None,
+    pairs: Sequence[Connection] = (),
 ) -> Analysis:
-    """Read a capture to its end. `each` sees the columns of every chunk. Raises BadFile when it is no capture."""
+    """Read a capture to its end. `each` sees the columns of every chunk; `pairs` are connections that the user knows.
+
+    Raises BadFile when it is no capture.
+    """
     reader = capture.Capture(stream, path)
-    engine = Engine()
+    engine = Engine(pairs)
     reasons = np.zeros(len(columns.REASONS), np.int64)
     totals = {"packets": 0, "cut": 0, "bytes": 0}
     pauses: dict[tuple[int, int], dict[str, Any]] = {}
@@ -82,6 +90,11 @@ def _partial(reader: capture.Capture, engine: Engine, left_out: int) -> list[str
         found.append(f"{engine.psn.odd_left_out} holes, repeats or NAKs beyond the limits are only counted")
     if engine.series.notices_left_out:
         found.append(f"{engine.series.notices_left_out} CNPs have no times")
+    for one, two in engine.pairs:
+        if (one, two) not in engine.psn.pairs.found:
+            found.append(
+                f"no flow of the pair {one.address}:{one.qpn:#x}={two.address}:{two.qpn:#x}, as --pair gives it"
+            )
     if engine.connections.left_out:
         found.append(f"{engine.connections.left_out} CM handshakes are left out")
     return found

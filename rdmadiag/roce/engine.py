@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
-from rdmadiag.roce import cm, headers, icrc
+from rdmadiag.roce import cm, headers, icrc, pairing
 from rdmadiag.roce.columns import Columns
 from rdmadiag.roce.headers import REQUEST
 from rdmadiag.roce.psn import Psn
@@ -18,7 +20,8 @@ DUPLICATE_NS = 200_000
 class Engine:
     """Feeds on Columns; `streams`, `psn`, `series` and the counts are read when all is in."""
 
-    def __init__(self) -> None:
+    def __init__(self, pairs: Sequence[pairing.Connection] = ()) -> None:
+        self.pairs = pairs
         self.streams = Streams()
         self.series = Series()
         self.psn = Psn(self.streams, self.series)
@@ -34,6 +37,7 @@ class Engine:
         self.unknown_opcodes: dict[int, list[int]] = {}
         self.bad_tver: list[int] = []
         self.connections = cm.Connections()
+        self._paired_at = (0, 0)
         self.first_time = self.last_time = 0
         self._hashes = np.empty(0, np.uint64)
         self._hash_times = np.empty(0, np.int64)
@@ -66,7 +70,25 @@ class Engine:
             return
         cm.take(c, np.sort(s.order[space[s.order] == headers.DATAGRAM]), self.connections)
         self._totals(c, s, state)
+        self._told(s)
         self.psn.take(c, s)
+
+    def _told(self, s: Segments) -> None:
+        # Only where there are new streams or handshakes since.
+        agreed = [entry for entry in self.connections.all if "rep" in entry]
+        state = (self.streams.count, len(agreed))
+        if state == self._paired_at or not (self.pairs or agreed):
+            return
+        self._paired_at = state
+        self.psn.pairs.told(self.pairs, pairing.BY_USER)
+        ends = [
+            (
+                pairing.End(e["src"], e["req"]["qpn"], e["req"]["starting_psn"]),
+                pairing.End(e["dst"], e["rep"]["qpn"], e["rep"]["starting_psn"]),
+            )
+            for e in agreed[-1024:]
+        ]
+        self.psn.pairs.told(ends, pairing.BY_CM)
 
     def _count_icrc(self, c: Columns, state: np.ndarray) -> None:
         counts = np.bincount(state, minlength=3)

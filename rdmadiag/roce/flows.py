@@ -215,7 +215,9 @@ class _Context:
             return "dead after a fatal NAK", silent / 1e9, sends, None, None
         opened = int(e["expected"] - e["acked"]) > 0 if answers is not None else True
         if not opened:
-            return "idle", silent / 1e9, sends, None, None
+            # Only what takes a receive takes a credit; an adapter that sends 0 for other flows is well.
+            starved = silent > SILENCE_NS and e["kinds"][1] and answers["last_credit"] == 0
+            return "no credits" if starved else "idle", silent / 1e9, sends, None, None
         waits = [spacing for spacing in (track.spacings if track else []) if spacing > 0]
         long = silent > max(SILENCE_NS, SILENCE_TIMES * max(waits, default=0))
         if (
@@ -236,6 +238,8 @@ class _Context:
             return "retries exhausted", silent / 1e9, sends, track.timeouts, None
         if track is not None and track.timeouts >= 1 and not long:
             return "resending", silent / 1e9, sends, None, None
+        if long and headers.IS_READ[e["last_opcode"]]:
+            return "READ unanswered", silent / 1e9, sends, None, None
         return ("no answer" if long else "in progress"), silent / 1e9, sends, None, None
 
     def _settings(self, row: dict[str, Any], track: Track | None, src: str, dst: str) -> None:

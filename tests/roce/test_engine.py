@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from rdmadiag.diagnose import wire
-from rdmadiag.roce import analysis, capture
+from rdmadiag.errors import BadInput
+from rdmadiag.roce import analysis, capture, pairing
 from tests.roce import captures as made
 from tests.roce.captures import MS, US, A, B, aeth, bth, frame, reth
 
 PCAPS = Path(__file__).parent.parent / "data/pcaps"
 QP, PEER = 0x22, 0x11
+SILENCE = 500 * MS
 
 
 def write(psn: int, **more: Any) -> bytes:
@@ -420,3 +422,54 @@ def test_packed_captures_read_like_plain_ones(tmp_path: Path) -> None:
     ]
     assert flows[0] == flows[1] == flows[2] == flows[3] and len(flows[0]) == 1
     assert found[3].evidence.db.execute("SELECT dropped FROM capture").fetchall() == [(12,)]
+
+
+def test_qps_that_the_user_says_are_connected_are_paired_where_the_capture_cannot_tell() -> None:
+    frames = []  # two flows of the same PSNs, in step
+    for n in range(6):
+        for qp in (0x22, 0x23):
+            frames.append((n * 10 * US, frame(bth(0x0A, qp, n, 1) + reth(0, 7, 0), A, B, ip_id=n * 2 + qp)))
+        for qp in (0x11, 0x12):
+            frames.append((n * 10 * US + 5 * US, frame(bth(0x11, qp, n) + aeth(0x1F), B, A, ip_id=n * 2 + qp)))
+    data = made.pcap(sorted(frames, key=lambda item: item[0]), ns=True)
+    alone = analysis.analyse(io.BytesIO(data), "x").tables["flow"]
+    assert sum(flow["peer_qpn"] is not None for flow in alone) < 2
+    pairs = [pairing.read("10.0.0.1:0x12=10.0.0.2:0x22"), pairing.read("10.0.0.2:35=10.0.0.1:17")]
+    told = analysis.analyse(io.BytesIO(data), "x", pairs=pairs)
+    flows = {flow["qpn"]: flow for flow in told.tables["flow"]}
+    assert {qp: flow["peer_qpn"] for qp, flow in flows.items()} == {0x22: 0x12, 0x23: 0x11}
+    assert all((flow["pairing"], flow["confidence"]) == ("user", "certain") for flow in flows.values())
+    assert told.partial == []
+
+
+def test_a_pair_that_is_not_in_the_capture_is_said() -> None:
+    pairs = [pairing.read("[2001:db8::1]:1=2001:db8::2:2")]
+    found = analysis.analyse(io.BytesIO(made.pcap(clean(0, 5))), "x", pairs=pairs)
+    assert found.partial == ["no flow of the pair 2001:db8::1:0x1=2001:db8::2:0x2, as --pair gives it"]
+
+
+@pytest.mark.parametrize("text", ["", "10.0.0.1:1", "10.0.0.1=10.0.0.2", "a:1=b:2", "10.0.0.1:1=10.0.0.2:0x1000000"])
+def test_a_pair_that_is_none_says_what_is_wanted(text: str) -> None:
+    with pytest.raises(BadInput, match="wanted"):
+        pairing.read(text)
+
+
+def test_a_read_whose_data_never_comes_is_another_stall_than_a_write_without_answer() -> None:
+    late = (SILENCE, frame(bth(0x11, 0x99, 1) + aeth(0x1F), B, A))
+    read = frame(bth(0x0C, QP, 120, 1) + reth(0, 7, 4096), A, B, ip_id=77)
+    for last, state in ((read, "READ unanswered"), (write(120), "no answer")):
+        found = {flow["qpn"]: flow for flow in looked([*clean(100, 120), (200 * US, last), late]).tables["flow"]}
+        assert (found[QP]["state"], found[QP]["open_psns"]) == (state, 1)
+
+
+def test_a_sender_that_was_granted_no_credits_is_told_from_one_that_is_idle() -> None:
+    def sends(syndrome: int, opcode: int) -> str:
+        extra = reth(0, 7, 8) if opcode == 0x0A else b""
+        frames = [(n * 10 * US, frame(bth(opcode, QP, n, 1) + extra + bytes(8), A, B, ip_id=n)) for n in range(20)]
+        frames += [(n * 10 * US + 5 * US, ack(n, syndrome if n == 19 else 0x1F)) for n in range(20)]
+        late = (SILENCE, frame(bth(0x11, 0x99, 1) + aeth(0x1F), B, A))
+        return str({f["qpn"]: f for f in looked([*frames, late]).tables["flow"]}[QP]["state"])
+
+    assert sends(0x00, 0x04) == "no credits"
+    assert sends(0x1F, 0x04) == "idle" and sends(0x02, 0x04) == "idle"
+    assert sends(0x00, 0x0A) == "idle"  # a WRITE takes no receive

@@ -6,6 +6,7 @@ The .txt beside each capture holds, for every case, what the kernel's counters o
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -226,3 +227,18 @@ def test_every_confirmed_finding_about_a_flow_names_frames_and_a_filter(checked:
             if finding["answer"] == "confirmed":
                 assert "tshark -Y" in finding["message"], finding["rule"]
                 assert all(row.get("filter") for row in finding["evidence"] if "origin" in row), finding["rule"]
+
+
+def test_marks_are_judged_by_the_sites_policy_and_only_with_one(tmp_path: Path) -> None:
+    rules = {"wire-dscp-not-as-policy", "wire-cnp-dscp-not-as-policy", "wire-not-ecn-by-policy"}
+
+    def confirmed(policy: dict[str, int] | None) -> set[str]:
+        path = tmp_path / "policy.json"
+        path.write_text(json.dumps({"schema": "rdmadiag.expect/1"} | (policy or {})))
+        capture = str(PCAPS / "softroce-6.1-requester-lab.pcap")
+        report = wire.look([capture], expect=None if policy is None else str(path)).report
+        return rules & {f["rule"] for f in report["findings"] if f["answer"] == "confirmed"}
+
+    assert confirmed({"dscp": 26, "cnp_dscp": 48, "ecn": 1}) == rules - {"wire-not-ecn-by-policy"}  # these have ECT
+    assert confirmed({"dscp": 0, "cnp_dscp": 0}) == set()
+    assert confirmed(None) == set()
