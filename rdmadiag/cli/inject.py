@@ -6,12 +6,14 @@ import signal
 import sys
 from collections.abc import Callable
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from rdmadiag.cli import _options, _output
-from rdmadiag.faults import Parameter
+
+if TYPE_CHECKING:
+    from rdmadiag.faults import Parameter
 
 FORMAT = click.option("--format", "form", default="text", type=click.Choice(["text", "json"]), show_default=True)
 CODES = {"FIRED": 0, "NOT_FIRED": 4, "ABORTED": 6, "REVERT_FAILED": 8}
