@@ -41,12 +41,6 @@ def wait_until(what: Callable[[], object], seconds: float = 60.0) -> None:
         time.sleep(0.05)
 
 
-def _hear_signals() -> None:
-    # A background shell ignores SIGINT, nohup SIGHUP; what they start inherits that.
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_DFL)
-
-
 class Place:
     """A namespace, a journal of its own, and an injector in a process that may be killed."""
 
@@ -68,7 +62,6 @@ class Place:
         self.injector = subprocess.Popen(
             [*wrapper, *words, *(f"{key}={value}" for key, value in values.items())],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
-            preexec_fn=_hear_signals,
         )  # fmt: skip
         assert self.injector.stdout and self.injector.stderr
         line = self.injector.stdout.readline()

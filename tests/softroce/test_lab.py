@@ -25,14 +25,8 @@ def start(*args: str, **options: object) -> subprocess.Popen[bytes]:
     """Start our command line without waiting for it."""
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     return subprocess.Popen(  # type: ignore[call-overload, no-any-return]
-        command(*args), env=environment(), cwd=ROOT, preexec_fn=_heed_signals, **{**pipes, **options}
+        command(*args), env=environment(), cwd=ROOT, **{**pipes, **options}
     )
-
-
-def _heed_signals() -> None:
-    # In the background of a shell SIGINT and SIGQUIT are ignored, and so they would be here.
-    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 # --- up, status, list ---
