@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from rdmadiag.faults import Refused
-from rdmadiag.inject import everything, inject, journal, status
+from rdmadiag.inject import everything, inject, journal, revert, status, target
 from rdmadiag.inject.injector import Injection, RevertFailed
 from tests.inject import netns
 
@@ -108,6 +108,8 @@ class Place:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
     """Return a namespace and a journal."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    for module in (target, revert):  # netns.aim_at sets them
+        monkeypatch.setattr(module, "door", module.door)
     made = Place(tmp_path / "state")
     yield made
     if made.space.poll() is None:

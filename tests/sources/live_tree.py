@@ -1,7 +1,7 @@
 """A live node made of a captured tree's text: what is not in it is not there."""
 
-from rdmadiag.errors import HostRefused, NotPresent
-from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.errors import NotPresent
+from rdmadiag.host import CapturedHost, Noted, parse_tree
 
 
 class LiveTree(CapturedHost):
@@ -14,15 +14,11 @@ class LiveTree(CapturedHost):
         for path, content in (files or {}).items():
             tree.entries[path] = content
             tree._add(path)
-        self.refused, self.texts, self.tables, self.may_use = set(refused), texts or {}, tables or {}, usable or {}
+        self.texts, self.tables, self.may_use = texts or {}, tables or {}, usable or {}
+        self.noted = Noted(refused=dict.fromkeys(refused, ("not permitted (EACCES)", "run as root")))
 
     def _missing(self, path):
         return NotPresent(f"{path}: not there")
-
-    def _resolve(self, path):
-        if path in self.refused:
-            raise HostRefused(path, "not permitted (EACCES)", "run as root")
-        return super()._resolve(path)
 
     def usable(self, path):
         return self.may_use.get(path)
