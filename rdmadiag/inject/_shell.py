@@ -194,7 +194,7 @@ def beat_text(tag: str, steps: Sequence[Step]) -> str:
         ". ./functions",
         _BEAT,
         "lives watchdog.pid && echo watchdog yes",
-        "[ -s over ] && read -r line < over && echo over $line",
+        "[ -s taking ] && read -r line < taking && echo over $line",  # from here on steps are lost by its doing
         "for f in /proc/sys/kernel/tainted /sys/kernel/warn_count /sys/kernel/oops_count; do",
         "read -r n 2>/dev/null < $f && echo kernel $n; done",
     ]

@@ -210,6 +210,7 @@ def test_it_comes_off_and_that_is_recorded_on_a_full_disk(place: Place, mechanis
     assert place.look() == place.before
 
 
+@pytest.mark.long
 def test_a_failed_undo_step_is_said_the_others_are_undone_and_revert_tries_again(place: Place) -> None:
     # The address cannot come back while another netdev's place is taken by a netdev that is gone.
     injection = inject("address-gone", {"host": "h2"}, place.aim, 60)
