@@ -9,28 +9,29 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 LEASE_SECONDS = 20
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(ABC):
     """One change of the node."""
 
     what: str
 
+    @abstractmethod
     def do(self) -> str:
         """Return the text that makes the change."""
-        raise NotImplementedError
 
+    @abstractmethod
     def undo(self) -> str:
         """Return the text that takes it back."""
-        raise NotImplementedError
 
+    @abstractmethod
     def holds(self) -> str:
         """Return the test that it is in force."""
-        raise NotImplementedError
 
     def count(self) -> str:
         """Return the text that prints what it has counted; empty when it counts nothing."""

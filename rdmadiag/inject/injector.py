@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -156,12 +157,11 @@ class Injection:
             }
         )
         journal.audit(f"{self.aim.target.title}: {self.title} for {self.for_seconds:g} s: begins")
-        try:
+        with contextlib.ExitStack() as unless_on:
+            unless_on.callback(self._stop, "aborted", "it could not be put on")
             self._arm()
             self._apply()
-        except BaseException:
-            self._stop("aborted", "it could not be put on")
-            raise
+            unless_on.pop_all()
         self._began = time.monotonic()
         self._beats = threading.Thread(target=self._beat_on, name=f"inject-{self.tag}", daemon=True)
         self._beats.start()

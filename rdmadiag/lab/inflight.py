@@ -56,12 +56,11 @@ class Running:
         )
         self._last: dict[str, Any] | None = None
         self._rest = b""
-        try:
+        with contextlib.ExitStack() as unless_running:
+            unless_running.callback(self._end)
+            unless_running.callback(self._process.kill)
             self.pid = int(self._ask(plan)["pid"])
-        except BaseException:
-            self._process.kill()
-            self._end()
-            raise
+            unless_running.pop_all()
 
     def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
         assert self._process.stdin and self._process.stdout and self._process.stderr
@@ -140,10 +139,13 @@ class Running:
 def changes(lab: Lab, wanted: Sequence[dict[str, Any]], accept: Sequence[str] = ()) -> Iterator[Running]:
     """Hold changes in a lab's switch for the length of a block; afterwards `counts` still answers."""
     running = Running(lab, wanted, accept)
-    try:
-        yield running
-    except BaseException:
-        with contextlib.suppress(LabError):
+
+    def give_up() -> None:
+        with contextlib.suppress(LabError):  # the block's own error says more
             running.stop()
-        raise
+
+    with contextlib.ExitStack() as unless_whole:
+        unless_whole.callback(give_up)
+        yield running
+        unless_whole.pop_all()
     running.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import socket
@@ -108,12 +109,11 @@ class _Extended:
     def post(self, wrs: Iterable[Wr]) -> None:
         qp = self._qp
         qp.wr_start()
-        try:
+        with contextlib.ExitStack() as unless_whole:
+            unless_whole.callback(qp.wr_abort)
             for wr in wrs:
                 self._one(wr)
-        except BaseException:
-            qp.wr_abort()
-            raise
+            unless_whole.pop_all()
         self._complete()
 
     def _one(self, wr: Wr) -> None:

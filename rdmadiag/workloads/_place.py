@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import select
@@ -238,12 +239,11 @@ class Process:
         self._parts = {1: b"", 2: b""}
         self._todo: queue.SimpleQueue[Callable[[], Any]] = queue.SimpleQueue()
         self._wake_read, self._wake_write = os.pipe()
-        try:
+        with contextlib.ExitStack() as unless_started:
+            unless_started.callback(os.close, self._wake_read)
+            unless_started.callback(os.close, self._wake_write)
             self._program = start(self._take)
-        except BaseException:
-            os.close(self._wake_read)
-            os.close(self._wake_write)
-            raise
+            unless_started.pop_all()
         self.ended = threading.Event()
         self._thread = threading.Thread(target=self._pump, daemon=True)
         self._thread.start()

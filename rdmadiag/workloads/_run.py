@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
 import time
@@ -356,7 +357,8 @@ def start(
 ) -> Run:
     """Start both ends, the server first, each until it says READY. Raises WorkloadError, LabError; nothing is left then."""
     run = Run(name, adapter, place, setting)
-    try:
+    with contextlib.ExitStack() as unless_ready:
+        unless_ready.callback(run.close)
         waiting: list[str] = []
         for role, end in adapter.ends(setting).items():
             if not end.at_once:
@@ -364,9 +366,7 @@ def start(
             run.start_end(role)
             waiting.append(role)
         run.wait_ready(waiting, ready)
-    except BaseException:
-        run.close()
-        raise
+        unless_ready.pop_all()
     return run
 
 
