@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Mapping
 from types import ModuleType
@@ -113,15 +112,13 @@ def look(
 
 
 def _names_qp(query: str) -> bool:
-    # Outside of its strings; a comment may hold an apostrophe, so with one all of it counts.
+    # The word qp outside of strings and comments.
     query = query.lower()
-    if _QP.search(query) is None:
-        return False
-    outside = query if "--" in query or "/*" in query else re.sub("'[^']*'", "", query)
-    return _QP.search(outside) is not None
+    return _QP.search(query) is not None and _QP.search(_TEXTS.sub(r"\1", query)) is not None
 
 
 _QP = late(r"qp\b(?<!\wqp)")  # the word qp, its letters first: they are found quickly
+_TEXTS = late(r"""("[^"]*")|'[^']*'|--[^\n]*|/\*(?s:.*?)(?:\*/|\Z)""")
 
 
 def _peer(

@@ -105,11 +105,17 @@ class Result(NamedTuple):
 class Known(NamedTuple):
     """What is known of a rule's query before it is run: what it reads, and the tables and views that it yields no row without.
 
-    `needed`: while all of them are empty there is no row; none where there may be one anyway.
+    `needed`: while all of them are empty there is no row, with the shipped parameters; none where there may be one anyway.
+    `joined`: while one of them is empty there is no row, whatever the parameters.
     """
 
     reads: frozenset[str]
     needed: frozenset[str]
+    joined: frozenset[str] = frozenset()
+
+    def yields_nothing(self, empty: frozenset[str], shipped: bool) -> bool:
+        """Tell whether there is no row while these tables and views have none; `shipped`: with the shipped parameters."""
+        return not self.joined.isdisjoint(empty) or (shipped and bool(self.needed) and self.needed <= empty)
 
 
 class Guard:
@@ -256,8 +262,8 @@ def evaluate(
 
     results, shipped = [], []
     for rule in book:
-        needed = known[rule.id].needed if rule.id in known and rule.id not in (site or {}) else None
-        if needed and needed <= empty and since_seconds == SINCE_SECONDS:
+        values_as_shipped = rule.id not in (site or {}) and since_seconds == SINCE_SECONDS
+        if rule.id in known and known[rule.id].yields_nothing(empty, values_as_shipped):
             results.append(_result(rule, [], known[rule.id].reads, 0, time.perf_counter(), gaps, nodes))
         elif not rule.own:
             shipped.append(rule)

@@ -19,7 +19,7 @@ from rdmadiag.evidence.store import MADE_OF, VIEWS, Evidence, schema
 
 def known(book: Rulebook) -> dict[str, Known]:
     """Return what is known of each shipped rule, by id; loaded where that is kept. Nothing of a rule that cannot be run."""
-    key = "\0".join((sqlite3.sqlite_version, schema(), repr(MADE_OF), book.stamp)).encode()
+    key = "\0".join((sqlite3.sqlite_version, schema(), repr((MADE_OF, Known._fields)), book.stamp)).encode()
     kept = cache.load("known", key) if book.stamp else None
     if kept is not None:
         return {name: Known(*told) for name, *told in marshal.loads(kept)}
@@ -30,13 +30,22 @@ def known(book: Rulebook) -> dict[str, Known]:
 
 
 def _find(book: Rulebook) -> dict[str, Known]:
+    from rdmadiag.diagnose import reachable  # not wanted where what is known is kept
+
     columns = extra_log_columns(book)
     apart = Evidence(columns)
     for view in VIEWS:  # as tables: so SQLite tells who reads only some of the rows of the table below
         apart.db.executescript(f"DROP VIEW {view}; CREATE TABLE {view} AS SELECT * FROM log LIMIT 0")
     needed = {name: frozenset(n for n in reads if "." not in n) for name, reads, rows in _run(apart, book) if not rows}
-    found = _run(Evidence(columns), book)
-    return {name: Known(reads, frozenset() if rows else needed.get(name, frozenset())) for name, reads, rows in found}
+    none: frozenset[str] = frozenset()
+    return {
+        name: Known(
+            reads,
+            none if rows else needed.get(name, none),
+            reachable.needed(apart.db, book[name].query, bound(book[name])),
+        )
+        for name, reads, rows in _run(Evidence(columns), book)
+    }
 
 
 def _run(evidence: Evidence, book: Rulebook) -> Iterator[tuple[str, frozenset[str], bool]]:

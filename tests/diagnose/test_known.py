@@ -38,6 +38,20 @@ def test_most_rules_are_passed_over_where_nothing_was_seen(book, monkeypatch):
     assert len(ran) < 0.1 * len(book)  # those that read a table which is never empty
 
 
+def test_a_rule_is_passed_over_where_one_table_that_it_joins_is_empty(book, monkeypatch):
+    evidence = Evidence()
+    evidence.add("n", {"device": "mlx5_0", "port": 1}, "port", "")
+    own = rules(
+        "SELECT p.node, 1 AS wrong FROM port p JOIN gid g ON g.node = p.node",
+        "SELECT p.node, 1 AS wrong FROM port p LEFT JOIN gid g ON g.node = p.node",
+    )
+    ran = []
+    evidence.db.set_trace_callback(ran.append)
+    results = engine.evaluate(evidence, own, {"r0": {"x": 1}}, known=known.known(own))
+    assert [len(result.answers) for result in results.values()] == [0, 1]
+    assert len([sql for sql in ran if "AS wrong" in sql]) == 1
+
+
 def rules(*queries):
     data = {"kind": "cause", "layer": "qp", "severity": "error", "title": "", "message": ""}
     made = [rulebook.Rule("", {**data, "id": f"r{n}", "query": [query]}) for n, query in enumerate(queries)]

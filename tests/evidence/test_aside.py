@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from rdmadiag.diagnose import check
+from rdmadiag.diagnose import check, rulebook
 from rdmadiag.errors import BadFile, HostRefused
 from rdmadiag.evidence import aside, collect
 
@@ -85,6 +85,14 @@ def test_a_query_that_names_queue_pairs_gets_them_however_it_is_written() -> Non
     assert check._names_qp("SELECT 'it''s' FROM device, QP")
     assert check._names_qp("SELECT 1 -- don't\nFROM qp WHERE x = 'a'")
     assert not check._names_qp("SELECT qps FROM qp_group WHERE comm = 'qp' OR text LIKE '%a qp''s%'")
+    assert not check._names_qp(
+        "SELECT 1 FROM command WHERE line LIKE '%--odp%' OR line LIKE '%mr_per_qp%' -- no qp's row\n"
+    )
+    assert not check._names_qp("SELECT /* of the qp */ 1 FROM device")
+
+
+def test_no_shipped_rule_needs_a_row_for_each_queue_pair() -> None:
+    assert [rule.id for rule in rulebook.load() if check._names_qp(rule.query)] == []
 
 
 def test_a_child_that_takes_too_long_is_ended() -> None:
