@@ -26,6 +26,7 @@ _Code = tuple[int, bytes, int, dict[str, int]]
 """Flags, code of the `re` machine, groups, and names of groups."""
 _kept: dict[_Name, _Code] = {}
 _new: dict[_Name, re.Pattern[Any]] = {}
+_lates: dict[tuple[str | bytes, int], _Late] = {}
 _process = os.getpid()
 
 
@@ -45,8 +46,9 @@ class _Late:
 
 
 def late(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """Return what `re.compile(source, flags)` would, compiled at its first use (re.error is raised then)."""
-    return cast("re.Pattern[AnyStr]", _Late(source, flags))
+    """Return what `re.compile(source, flags)` would, compiled at its first use (re.error is raised then); one for each expression."""
+    found = _lates.get((source, flags)) or _lates.setdefault((source, flags), _Late(source, flags))
+    return cast("re.Pattern[AnyStr]", found)
 
 
 def compiled(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:

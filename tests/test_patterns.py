@@ -3,6 +3,7 @@
 import importlib
 import pkgutil
 import re
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ def _nothing_is_kept(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(patterns, "_kept", {})
     monkeypatch.setattr(patterns, "_new", {})
+    monkeypatch.setattr(patterns, "_lates", {})
 
 
 def again(monkeypatch):
@@ -98,3 +100,17 @@ def test_a_wrong_expression_is_told_at_its_first_use():
     wrong = late("(")
     with pytest.raises(re.error):
         wrong.match("")
+
+
+def test_an_expression_is_one_however_often_it_is_asked_for():
+    assert late("a+") is late("a+")
+    assert late("a+") is not late("a+", re.I)
+
+
+@pytest.mark.parametrize("room", ["sources", "evidence"])
+def test_what_every_check_runs_compiles_no_expression_that_is_not_kept(room):
+    folder = Path(rdmadiag.__file__).parent / room
+    calls = re.compile(r"\bre\.(?:match|search|fullmatch|findall|finditer|sub|split|compile)\(")
+    found = {path.name: len(calls.findall(path.read_text())) for path in folder.glob("*.py")}
+    allowed = {"perftest.py": 1, "scan.py": 1}  # an empty match; patterns of users
+    assert {name for name, count in found.items() if count > allowed.get(name, 0)} == set()

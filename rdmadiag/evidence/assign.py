@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rdmadiag.evidence.row import Gap, Row, Rows
+from rdmadiag.patterns import late
 
 _SEVERAL_OF_ONE_NODE = {
     "command line",
@@ -120,9 +120,9 @@ def _nodes_of(read: Read, group: _Group) -> tuple[list[str], bool]:
 
 def _own_part(read: Read) -> str:
     # The part of a file's name that is not its tool's: node-a of node-a-ibstat.txt, '' of ibstat.txt.
-    words = {word for tool in read.tools for word in re.split(r"\W+", tool) if word}
+    words = {word for tool in read.tools for word in late(r"\W+").split(tool) if word}
     name = os.path.splitext(os.path.basename(read.path.rpartition(":")[2]))[0]
-    parts = re.split(r"([-_. ]+)", name)
+    parts = late(r"([-_. ]+)").split(name)
     kept = [part for part in parts if part.lower() not in words | _COMMON_WORDS]
     return "".join(kept).strip("-_. ")
 

@@ -6,7 +6,6 @@ import contextlib
 import gc
 import math
 import os
-import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +18,7 @@ from rdmadiag.evidence.children import Step, run_source
 from rdmadiag.evidence.row import Gap, Printed, Row, Rows
 from rdmadiag.evidence.store import MADE_OF, SHIPPED, Evidence, table_names
 from rdmadiag.host import CapturedHost, Host
+from rdmadiag.patterns import late
 
 __all__ = ["Options", "Timing", "from_paths", "library", "live", "run_source", "tree"]
 
@@ -240,7 +240,7 @@ def _from_paths(
 
 def capture_name(path: str) -> str:
     """Return what a capture is called that no node is named for."""
-    name = re.sub(r"(\.(pcap|pcapng|cap))?(\.(gz|zst|xz|bz2))?$", "", os.path.basename(path))
+    name = late(r"(\.(pcap|pcapng|cap))?(\.(gz|zst|xz|bz2))?$").sub("", os.path.basename(path))
     return "capture" if path == "-" else name or "capture"
 
 

@@ -8,7 +8,6 @@ github.com/Mellanox/linux-sysinfo-snapshot): `commands_txt_output/COMMAND.txt`, 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 
 from rdmadiag.patterns import late
@@ -64,7 +63,7 @@ def node(top: str, kind: str, read: Callable[[str], bytes | str | None]) -> str 
     for name in (f"{SOS}/host/hostname", "etc/hostname") if kind == SOS else ():
         content = read(f"{top}/{name}" if top else name)
         word = content.decode(errors="replace").strip() if isinstance(content, bytes) else ""
-        if re.fullmatch(r"[A-Za-z0-9][\w.-]{0,252}", word):
+        if late(r"[A-Za-z0-9][\w.-]{0,252}").fullmatch(word):
             return word
     match = (_SOS_NAME if kind == SOS else _SYSINFO_NAME).match(top)
     return match[1] if match else None

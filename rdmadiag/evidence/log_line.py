@@ -271,7 +271,7 @@ _PROMPTS = tuple(
 
 def prompt_command(line: str) -> str | None:
     """Return the command of a shell prompt line (`$ ibstat`, `root@node:~# ibstat`), or None for another line."""
-    if not line.startswith("Invoked ") and not re.search(r"[$#%>+]", line[:120]):
+    if not line.startswith("Invoked ") and not late(r"[$#%>+]").search(line[:120]):
         return None
     for pattern in _PROMPTS:
         if match := pattern.match(line):

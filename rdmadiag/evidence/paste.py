@@ -417,7 +417,7 @@ class _Reader:
             return start
         self.tools[known.json.tool] = None
         objects = [entry for entry in objects if isinstance(entry, dict)]
-        if known.json.names and (match := re.search(known.json.names, command)):
+        if known.json.names and (match := late(known.json.names).search(command)):
             objects = [{"ifname": match[1], **entry} for entry in objects]
         for item in known.json.parse(objects):
             if not isinstance(item, Gap) and isinstance(item.at, int):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import io
 import json
-import re
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -145,7 +144,7 @@ def _json_line(line: bytes) -> bytes:
     if host and program:
         pid = f"[{fields['_PID']}]" if "_PID" in fields else ""
         message = f"{host} {program}{pid}: {message}"
-    parts = [when if re.match(r"\d{4}-\d\d-\d\d[T ]", when) else "", message.rstrip()]
+    parts = [when if late(r"\d{4}-\d\d-\d\d[T ]").match(when) else "", message.rstrip()]
     parts += [f"{name}={fields[name]}" for name in _ERRORS if fields.get(name)]
     return " ".join(part for part in parts if part).replace("\n", " ").encode(errors="replace")
 

@@ -447,4 +447,4 @@ def table_names() -> Sequence[str]:
 def log_columns() -> set[str]:
     """Return the columns of table log."""
     part = schema().split("\nCREATE TABLE log (")[1].partition("\n);")[0]
-    return set(re.findall(r"^  (\w+) ", part, re.M))
+    return set(late(r"^  (\w+) ", re.M).findall(part))

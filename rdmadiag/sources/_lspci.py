@@ -212,7 +212,7 @@ def _one_value(key: str, value: str) -> Values:
         return {"modules": True}
     if key == "Kernel driver in use":
         return {"driver": value}
-    return {_COLUMNS[key]: int(value)} if re.fullmatch(r"\d{1,9}", value) else {}
+    return {_COLUMNS[key]: int(value)} if late(r"\d{1,9}").fullmatch(value) else {}
 
 
 # --- lspci -t: buses and the functions on them, drawn with lines ---

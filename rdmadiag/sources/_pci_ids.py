@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+
+from rdmadiag.patterns import late
 
 MELLANOX, NVIDIA, AMD, INTEL = 0x15B3, 0x10DE, 0x1002, 0x8086
 HABANA, HUAWEI, CHELSIO, CORNELIS = 0x1DA3, 0x19E5, 0x1425, 0x434E
@@ -108,5 +109,5 @@ def role_of(vendor: int, device: int, code: int) -> str:
 
 def gigatransfers(text: str) -> float | None:
     """Return the number of a link speed such as `32.0 GT/s PCIe` [GT/s]."""
-    match = re.match(r"(\d{1,4}(?:\.\d+)?) ?GT/s", text)
+    match = late(r"(\d{1,4}(?:\.\d+)?) ?GT/s").match(text)
     return float(match[1]) if match else None

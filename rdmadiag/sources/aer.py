@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.row import Gap, Row
 from rdmadiag.host import Host
+from rdmadiag.patterns import late
 from rdmadiag.sources import pci
 from rdmadiag.sources._pci_ids import role_of
 
@@ -58,7 +59,7 @@ def _counters(host: Host, bdf: str) -> Iterator[Row]:
             text = host.read(path)
         except NotPresent:
             return
-        if re.fullmatch(r"\d{1,18}", text):
+        if late(r"\d{1,18}").fullmatch(text):
             yield _row(bdf, name, int(text), path)
 
 
@@ -68,4 +69,4 @@ def _row(bdf: str, counter: str, value: int, path: str) -> Row:
 
 def parse(text: str) -> dict[str, int]:
     """Parse lines `RxErr 0`, `TOTAL_ERR_COR 2`: count of each kind of error; passes over others, never raises."""
-    return {match[1]: int(match[2]) for match in re.finditer(r"^(\w{1,40}) (\d{1,18})$", text, re.M)}
+    return {match[1]: int(match[2]) for match in late(r"^(\w{1,40}) (\d{1,18})$", re.M).finditer(text)}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 
 from rdmadiag.evidence.log_line import prompt_command
@@ -82,7 +81,7 @@ def _slave_value(key: str, value: str) -> tuple[str, str | int] | None:
 
 def _bond_value(key: str, value: str) -> tuple[str, str | int] | None:
     if key == "Bonding Mode":
-        return "mode", _MODES.get(re.sub(r" \(fail_over_mac \w+\)", "", value), value)
+        return "mode", _MODES.get(late(r" \(fail_over_mac \w+\)").sub("", value), value)
     if key == "Transmit Hash Policy":
         return "xmit_hash_policy", value.partition(" ")[0]
     if key == "Currently Active Slave":

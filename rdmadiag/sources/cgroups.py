@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -82,7 +81,7 @@ def parse(lines: Sequence[Line]) -> Iterator[Row]:
         match = _FILE.match(words[-1]) if words and prompt_command(text) else _FILE.match(text)
         if match:
             column = "most" if match["file"] == "max" else "current"
-            group = re.sub(r"^/sys/fs/cgroup(?:/rdma)?|/$", "", match["path"] or "")
+            group = late(r"^/sys/fs/cgroup(?:/rdma)?|/$").sub("", match["path"] or "")
             text = match["rest"] or ""
         for device, kind, amount in parse_amounts(text):
             if column:

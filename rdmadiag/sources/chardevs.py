@@ -31,7 +31,7 @@ def read(host: Host) -> Iterable[Row | Gap]:
     owners = _owners(host)
     expected = [name for name in owners if name.startswith("uverbs")]
     for name in sorted({*there, *expected, "rdma_cm"}):
-        if re.fullmatch(_NAME, name):
+        if late(_NAME).fullmatch(name):
             yield Row("chardev", _values(host, name, name in there, owners.get(name)), f"{FOLDER}/{name}")
 
 
@@ -73,7 +73,7 @@ def parse_listing(lines: Sequence[Line]) -> Iterator[Row]:
     for number, text in lines:
         if (command := prompt_command(text)) is not None:
             asked = command
-            whole = bool(re.match(rf"(?:sudo )?ls (?:-\S+ )*{FOLDER}/?\s*$", command))
+            whole = bool(late(rf"(?:sudo )?ls (?:-\S+ )*{FOLDER}/?\s*$").match(command))
         elif match := _MISSING.match(text):
             whole = False
             yield from _missing(match, number)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -128,7 +127,7 @@ def _option(options: Options, word: str, following: str) -> Values:
         return {"rdma_cm": 1} if word == "--rdma_cm" else {}
     if column := options.values.get(word[:2]):
         return _value(column, word[2:])  # -q1026
-    return {"rdma_cm": 1} if re.fullmatch(rf"-[{options.flags}]*R[{options.flags}]*", word) and options.flags else {}
+    return {"rdma_cm": 1} if late(rf"-[{options.flags}]*R[{options.flags}]*").fullmatch(word) and options.flags else {}
 
 
 def _value(column: str, text: str) -> Values:
@@ -137,8 +136,8 @@ def _value(column: str, text: str) -> Values:
         device, _, port = text.partition(":")
         if not _DEVICE.fullmatch(device):
             return {}
-        return {"device": device, **({"port": int(port)} if re.fullmatch(r"\d{1,3}", port) else {})}
-    return {column: int(text)} if re.fullmatch(r"\d{1,9}", text) else {}
+        return {"device": device, **({"port": int(port)} if late(r"\d{1,3}").fullmatch(port) else {})}
+    return {column: int(text)} if late(r"\d{1,9}").fullmatch(text) else {}
 
 
 def _nothing(lines: Sequence[Line]) -> Iterator[Row]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -179,7 +178,7 @@ def parse_statistic(lines: Sequence[Line]) -> Iterator[Row]:
         text = line.text.strip().rstrip("\\")
         if match := _LINK.match(text):
             text = match[3]
-            other = re.match(r"(cntn|lqpn|cm-idn|state|subnet_prefix|mode) ", text)
+            other = late(r"(cntn|lqpn|cm-idn|state|subnet_prefix|mode) ").match(text)
             link = None if other else (match[1], int(match[2]))
         elif not line.text[:1].isspace():
             link = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from _socket import AF_INET6, inet_ntop, inet_pton
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -91,7 +90,7 @@ def driver_of(device: str, module: str = "", description: str = "") -> str | Non
     if module.partition(".")[0] in _DRIVERS:
         return _DRIVERS[module.partition(".")[0]]
     for prefix in _PREFIXES:
-        if re.match(rf"{prefix}(_?[0-9]|_bond)", device):
+        if late(rf"{prefix}(_?[0-9]|_bond)").match(device):
             return prefix
     return module or None
 
@@ -105,7 +104,7 @@ def state_values(text: str) -> Values:
 def physical_values(text: str) -> Values:
     """Read a physical state: `5: LinkUp` (sysfs), `LINK_UP` (rdma), `LINK_UP (5)` (ibv_devinfo)."""
     number = _PHYSICAL_OF_RDMA.get(text)
-    if number is None and (match := re.match(r"([1-7]): |.*\(([1-7])\)\s*$", text)):
+    if number is None and (match := late(r"([1-7]): |.*\(([1-7])\)\s*$").match(text)):
         number = int(match[1] or match[2])
     return {"phys_state": _PHYSICAL[number]} if number else {}
 

@@ -107,7 +107,7 @@ def _in_word(word: str) -> Iterator[tuple[str, str]]:
         return
     if word[:1] in "\"'" and word[-1:] == word[:1]:
         word = word[1:-1]
-    if match := re.fullmatch(rf"({_VARIABLE})=(.*)", word, re.S):
+    if match := late(rf"({_VARIABLE})=(.*)", re.S).fullmatch(word):
         yield match[1], match[2].rstrip(";")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -199,7 +198,7 @@ def parse_settings(lines: Sequence[Line]) -> Iterator[Row]:
 def _setting(name: str, kind: str, largest: bool, key: str, value: str, number: int) -> Iterator[Row]:
     word = value.split()[0] if value else ""
     if kind == "Settings" and key in ("Speed", "Link detected"):
-        if key == "Speed" and (speed := re.match(r"([0-9]{1,9})Mb/s", value)):
+        if key == "Speed" and (speed := late(r"([0-9]{1,9})Mb/s").match(value)):
             yield Row("netdev", {"netdev": name, "speed_mbps": int(speed[1])}, number)
         elif word in ("yes", "no"):
             yield Row("netdev", {"netdev": name, "carrier": int(word == "yes")}, number)
@@ -212,7 +211,7 @@ def _setting(name: str, kind: str, largest: bool, key: str, value: str, number: 
         found = _SWITCHES.get(word, whole(word))
     if column and found is not None:
         yield Row("netdev_setting", {"netdev": name, column: found}, number)
-    elif kind == "FEC" and whole(word) is not None and re.fullmatch(r"[a-z_0-9]+", key):
+    elif kind == "FEC" and whole(word) is not None and late(r"[a-z_0-9]+").fullmatch(key):
         yield Row("counter", _counter(name, "fec", key, word), number)
     elif kind == "Pause" and key in ("tx_pause_frames", "rx_pause_frames"):
         yield Row("counter", _counter(name, "pause", key, word), number)
@@ -242,7 +241,7 @@ def parse_driver(lines: Sequence[Line]) -> Iterator[Row]:
         if prompt_command(text):
             match = _COMMAND.search(text)
             name, values = match[2] if match and match[1] in ("-i", "--driver") else None, {}
-        elif match := re.match(r"\s*(driver|bus-info|firmware-version): (\S.*)", text):
+        elif match := late(r"\s*(driver|bus-info|firmware-version): (\S.*)").match(text):
             values[{"driver": "driver", "bus-info": "bdf", "firmware-version": "fw_ver"}[match[1]]] = match[2].strip()
         if {"driver", "bdf"} <= set(values):
             known = values if _BDF.match(values["bdf"]) else {**values, "bdf": None}
@@ -284,7 +283,7 @@ def parse_module(lines: Sequence[Line]) -> Iterator[Row]:
             match = _COMMAND.search(text)
             name = match[2] if match and match[1] in ("-m", "--module-info") else None
             module, lanes, flags = {}, {}, []
-        elif match := re.match(r"\s*(\S.*?)\s+: (.*?)\s*$", text):
+        elif match := late(r"\s*(\S.*?)\s+: (.*?)\s*$").match(text):
             first = number if not module else first
             _module_line(match[1], match[2], module, lanes, flags)
     yield from _module_rows(name, module, lanes, flags, first)
@@ -296,7 +295,7 @@ def _module_line(key: str, value: str, module: Values, lanes: dict[int, Values],
     if key in _MODULE_COLUMNS:
         module[_MODULE_COLUMNS[key]] = _number(value) if key.startswith("Module") else _identifier(value)
     elif what in _LIGHT:
-        found = re.search(r"(-?[0-9.]+|-inf) dBm", value)
+        found = late(r"(-?[0-9.]+|-inf) dBm").search(value)
         power = (-40.0 if found[1] == "-inf" else _number(found[1])) if found else None
         lanes.setdefault(lane, {})[_LIGHT[what]] = power if "dbm" in _LIGHT[what] else _number(value)
     elif _FLAG.match(what):
@@ -309,13 +308,13 @@ def _module_line(key: str, value: str, module: Values, lanes: dict[int, Values],
 
 
 def _number(value: str) -> float | None:
-    match = re.match(r"-?[0-9]{1,9}(?:\.[0-9]{1,9})?", value)
+    match = late(r"-?[0-9]{1,9}(?:\.[0-9]{1,9})?").match(value)
     return float(match[0]) if match else None
 
 
 def _identifier(value: str) -> str:
     # "0x11 (QSFP28)": the words in brackets.
-    match = re.fullmatch(r"0x[0-9a-f]+ \((.*)\)", value)
+    match = late(r"0x[0-9a-f]+ \((.*)\)").fullmatch(value)
     return match[1] if match else value
 
 

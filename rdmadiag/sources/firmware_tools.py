@@ -5,7 +5,6 @@ mstdump and resourcedump are known, and that nobody publishes how to read them.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -64,7 +63,7 @@ def parse_mlxconfig(lines: Sequence[Line]) -> Iterator[Row]:
         elif match := _DEVICE.match(text):
             place = place_of(match[1]) or place
         elif match := _CONFIGURED.match(text.rstrip()):
-            heads = re.split(r"\s{2,}", match["columns"])
+            heads = late(r"\s{2,}").split(match["columns"])
             columns = [_COLUMNS[head] for head in heads if head in _COLUMNS] or ["next"]
         elif match := _SETTING.match(text.rstrip()):
             found = match["values"].split()
@@ -125,7 +124,7 @@ def parse_fwmanager(lines: Sequence[Line]) -> Iterator[Row]:
     values: Values = {}
     at = 0
     for number, text in lines:
-        if re.match(r"\s*Device #\d+:\s*$", text):
+        if late(r"\s*Device #\d+:\s*$").match(text):
             yield from _image(place, values, at)
             place, values, at = {}, {}, number
         elif match := _FW_LINE.match(text):

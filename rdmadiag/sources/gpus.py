@@ -82,7 +82,7 @@ def _on_bus(host: Host) -> Iterator[tuple[str, pci.Function]]:
 
 
 def _nvidia(host: Host, bdf: str, function: pci.Function, driver: Values) -> Values:
-    name = re.search(r"^Model:\s+(\S.*)$", text_of(host, f"{PROC}/gpus/{bdf}/information"), re.M)
+    name = late(r"^Model:\s+(\S.*)$", re.M).search(text_of(host, f"{PROC}/gpus/{bdf}/information"))
     kind = chip(function.device)
     return {
         **(driver if function.driver == "nvidia" else {}),
@@ -136,7 +136,7 @@ def _known(values: Mapping[str, Any]) -> Values:
 
 
 def _number(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"\d{1,18}", text) else None
+    return int(text) if late(r"\d{1,18}").fullmatch(text) else None
 
 
 # --- texts of the driver ---
@@ -331,10 +331,12 @@ def parse_topology(lines: Sequence[Line]) -> Iterator[Row]:
             continue
         words = text.split()
         if _GPU_HEAD.match(text) and (len(words) == 1 or not _is_path(words[1])):
-            header = [word for word in words if re.fullmatch(r"GPU\d{1,3}|NIC\d{1,3}", word) or _NAMED_NIC.match(word)]
+            header = [
+                word for word in words if late(r"GPU\d{1,3}|NIC\d{1,3}").fullmatch(word) or _NAMED_NIC.match(word)
+            ]
         elif match := _NIC_NAME.match(text):
             names[f"NIC{match['nic']}"] = match["device"]
-        elif header and words and re.fullmatch(r"GPU\d{1,3}", words[0]) and len(words) > len(header):
+        elif header and words and late(r"GPU\d{1,3}").fullmatch(words[0]) and len(words) > len(header):
             for column, path in zip(header, words[1:], strict=False):
                 if not column.startswith("GPU") and path in PATHS:
                     found.append((int(words[0][3:]), column, path, number))
@@ -345,7 +347,7 @@ def parse_topology(lines: Sequence[Line]) -> Iterator[Row]:
 
 
 def _is_path(word: str) -> bool:
-    return word in PATHS or word == "X" or bool(re.fullmatch(r"NV\d{1,2}", word))
+    return word in PATHS or word == "X" or bool(late(r"NV\d{1,2}").fullmatch(word))
 
 
 TEXTS = (

@@ -85,7 +85,7 @@ def cpu_list(text: str) -> frozenset[int]:
     """Return the processors of a list such as `0-55,112-167`; empty for another text."""
     found: set[int] = set()
     for part in text.strip().split(","):
-        match = re.fullmatch(r"(\d{1,5})(?:-(\d{1,5}))?", part)
+        match = late(r"(\d{1,5})(?:-(\d{1,5}))?").fullmatch(part)
         if match is None:
             return frozenset()
         first, last = int(match[1]), int(match[2] or match[1])
@@ -128,7 +128,7 @@ def _table(lines: Sequence[Line]) -> Iterator[tuple[int, int, Count]]:
         if len(text) > LINE_CHARACTERS:
             continue
         if _HEAD.match(f"{text} "):
-            cpus = [int(word[3:]) for word in text.split() if re.fullmatch(r"CPU\d{1,5}", word)]
+            cpus = [int(word[3:]) for word in text.split() if late(r"CPU\d{1,5}").fullmatch(word)]
             continue
         irq, colon, rest = text.strip().partition(":")
         function = _FUNCTION.search(rest)

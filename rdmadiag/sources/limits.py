@@ -70,7 +70,7 @@ def _processes(host: Host, pids: Sequence[int]) -> Iterator[Row | Gap]:
 
 
 def _process(host: Host, pid: int, comm: str) -> Values:
-    owner = re.search(r"^Uid:\s+(\d{1,10})", text_of(host, f"/proc/{pid}/status"), re.M)
+    owner = late(r"^Uid:\s+(\d{1,10})", re.M).search(text_of(host, f"/proc/{pid}/status"))
     cgroup = text_of(host, f"/proc/{pid}/cgroup")
     values = {"pid": pid, "comm": comm, "container": container_of(cgroup), **owner_of(cgroup)}
     if owner:
@@ -86,7 +86,7 @@ CAP_IPC_LOCK = 14
 
 def _ipc_lock(host: Host, pid: int) -> int | None:
     # The kernel asks for the capability in its first user namespace (ib_umem_get); there, all ids are mapped to themselves.
-    capabilities = re.search(r"^CapEff:\s+([0-9a-f]{16})", text_of(host, f"/proc/{pid}/status"), re.M)
+    capabilities = late(r"^CapEff:\s+([0-9a-f]{16})", re.M).search(text_of(host, f"/proc/{pid}/status"))
     if capabilities is None:
         return None
     if not int(capabilities[1], 16) >> CAP_IPC_LOCK & 1:
@@ -238,7 +238,7 @@ def _amount(text: str | None, unit: int = 1) -> int | None:
         int(match[1]) * _SUFFIXES[match[2]] * unit
         if match
         else int(text)
-        if re.fullmatch(r"-?\d{1,20}", text)
+        if late(r"-?\d{1,20}").fullmatch(text)
         else None
     )
     return -1 if amount is not None and (amount < 0 or amount >= ALL) else amount
@@ -278,9 +278,9 @@ class _Asked:
     """The command whose answer is being read."""
 
     def __init__(self, command: str) -> None:
-        pid = re.search(r"/proc/(\d{1,9})/limits|prlimit .*?(?:-p|--pid)[ =]?(\d{1,9})", command)
+        pid = late(r"/proc/(\d{1,9})/limits|prlimit .*?(?:-p|--pid)[ =]?(\d{1,9})").search(command)
         self.pid = int(pid[1] or pid[2]) if pid else None
-        letters = re.fullmatch(r"ulimit((?: -[A-Za-z]+)+)", command)
+        letters = late(r"ulimit((?: -[A-Za-z]+)+)").fullmatch(command)
         flags = letters[1].replace(" -", "") if letters else ""
         self.hard = "H" in flags
         self.letter = flags.replace("H", "").replace("S", "")
@@ -294,7 +294,7 @@ def _line(text: str, asked: _Asked) -> Iterator[Values]:
     elif match := _PRLIMIT_LINE.match(text) or _UNIT_LINE.match(text):
         if match["name"].lower() in _PROC_NAMES.values():
             yield _named(match)
-    elif len(asked.letter) == 1 and re.fullmatch(rf"\s*{_VALUE}\s*", text):
+    elif len(asked.letter) == 1 and late(rf"\s*{_VALUE}\s*").fullmatch(text):
         unit = 1024 if asked.letter in _KIBIBYTES else 1
         yield {"name": _LETTERS.get(asked.letter), "hard" if asked.hard else "soft": _amount(text.strip(), unit)}
         asked.letter = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -187,7 +186,7 @@ def parse_networkctl(lines: Sequence[Line]) -> Iterator[Row]:
     columns: list[tuple[int, str]] = []
     for number, text in lines:
         if text.startswith("LINK"):
-            found = [(re.search(rf"\b{heading}\b", text), column) for heading, column in _HEADINGS.items()]
+            found = [(late(rf"\b{heading}\b").search(text), column) for heading, column in _HEADINGS.items()]
             columns = sorted((match.start(), column) for match, column in found if match)
         elif columns and text[:1].strip() and len(text) > columns[-1][0]:
             ends = [start for start, _ in columns[1:]] + [len(text)]

@@ -110,7 +110,7 @@ class _Link:
             column, read = _FIELDS[key]
             if (value := read(text)) is not None and column not in self.values:
                 self._keep(column, value, at)
-        elif flag in _FLAGS and re.fullmatch(r"[01](,[01])*", text):
+        elif flag in _FLAGS and late(r"[01](,[01])*").fullmatch(text):
             self._list("faults", f"{flag}: {text}" if "1" in text else "", at)
         elif key in _READINGS and (match := _READING.match(text)):
             self._reading(key, match, at)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -90,7 +89,7 @@ def _assignments(text: str) -> Iterator[tuple[str, str]]:
         words = text.split()
     for word in words:
         name, equals, value = word.partition("=")
-        if equals and re.fullmatch(r"\w{1,60}", name):
+        if equals and late(r"\w{1,60}").fullmatch(name):
             yield name, value
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -97,7 +96,7 @@ _RULE_WORDS = {"dst": "to", "iif": "iif", "oif": "oif", "table": "lookup"}
 
 
 def _group(pattern: str, text: str) -> str | None:
-    match = re.search(pattern, text)
+    match = late(pattern).search(text)
     return match[1] if match else None
 
 

@@ -64,7 +64,7 @@ def _gap(tables: tuple[str, ...], error: HostRefused, subject: str) -> Gap:
 
 def _netdev(host: Host, path: str) -> Values:
     flags = text_of(host, f"{path}/flags")
-    admin_up = int(flags, 16) & 1 if re.fullmatch(r"0x[0-9a-f]{1,8}", flags) else None
+    admin_up = int(flags, 16) & 1 if late(r"0x[0-9a-f]{1,8}").fullmatch(flags) else None
     values = {
         "ifindex": _number(host, f"{path}/ifindex"),
         "mtu_bytes": _number(host, f"{path}/mtu"),
@@ -82,7 +82,7 @@ def _netdev(host: Host, path: str) -> Values:
 def _hardware(host: Host, path: str) -> Values:
     # `device` is there for hardware only; virtio, USB and the like have another bus between it and PCI.
     device = link_of(host, f"{path}/device")
-    bus = re.search(r"^DEVTYPE=(\S+)", text_of(host, f"{path}/uevent"), re.M)
+    bus = late(r"^DEVTYPE=(\S+)", re.M).search(text_of(host, f"{path}/uevent"))
     if not device:
         return {"kind": bus[1], "speed_mbps": _speed(host, path)} if bus else {}
     numa_node = _number(host, f"{path}/device/numa_node")
@@ -106,7 +106,7 @@ def _number(host: Host, path: str) -> int | None:
 
 def _integer(value: object) -> int | None:
     if isinstance(value, str):
-        return int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else None
+        return int(value) if late(r"-?[0-9]{1,18}").fullmatch(value) else None
     return value if isinstance(value, int) and abs(value) < 1 << 63 else None
 
 
@@ -249,7 +249,7 @@ def _ip_head(match: re.Match[str]) -> Values:
         "ifindex": _integer(groups.get("index")),
         "mtu_bytes": _integer(_group(r" mtu (\d+)", rest)),
         "operstate": _lower(state),
-        "lower": lower if lower and lower != "NONE" and not re.fullmatch(r"if\d+", lower) else None,
+        "lower": lower if lower and lower != "NONE" and not late(r"if\d+").fullmatch(lower) else None,
         "master": _group(r" master (\S+)", rest),
         "address": _group(r"link/\S+ ([0-9a-f:]{11,59})", rest),
         **_flag_values(flags.split(",") if flags is not None else None),
@@ -284,7 +284,7 @@ def _ip_line(text: str) -> Iterator[tuple[str, Values]]:
 
 
 def _group(pattern: str, text: str) -> str | None:
-    match = re.search(pattern, text)
+    match = late(pattern).search(text)
     return match[1] if match else None
 
 
@@ -348,7 +348,7 @@ def parse_ifconfig(lines: Sequence[Line]) -> Iterator[Row]:
 
 def _ifconfig_head(text: str, flags: str | None, mtu: str | None) -> Values:
     address = _IFCONFIG_ADDRESS.match(text)
-    words = re.split(r"[ ,]", flags) if flags is not None else []
+    words = late(r"[ ,]").split(flags) if flags is not None else []
     admin_up = int("UP" in words) if words else None
     carrier = int("RUNNING" in words) if admin_up else None
     hardware = (address[1] or address[2]).lower() if address else None

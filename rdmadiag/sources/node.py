@@ -57,7 +57,7 @@ def _number(text: str) -> float:
 
 def _root(host: Host) -> int | None:
     # /proc/self of a captured tree is the process that captured it.
-    match = re.search(r"^Uid:\s+\d+\s+(\d+)", host.read("/proc/self/status"), re.M)
+    match = late(r"^Uid:\s+\d+\s+(\d+)", re.M).search(host.read("/proc/self/status"))
     return int(match[1] == "0") if match else None
 
 
@@ -71,7 +71,7 @@ def _cmdline(host: Host) -> str:
 
 def _tainted(host: Host) -> int | None:
     text = host.read("/proc/sys/kernel/tainted").strip()
-    return int(text) if re.fullmatch(r"\d{1,10}", text) else None
+    return int(text) if late(r"\d{1,10}").fullmatch(text) else None
 
 
 def _boot_id(host: Host) -> str | None:
@@ -117,7 +117,7 @@ def _container_of_group(host: Host) -> str:
 
 def _container_of_root(host: Host) -> str:
     mounts = text_of(host, "/proc/1/mountinfo")
-    root = re.search(r"^\d+ \d+ \S+ \S+ / .* - overlay .*?(containerd|docker|containers/storage)", mounts, re.M)
+    root = late(r"^\d+ \d+ \S+ \S+ / .* - overlay .*?(containerd|docker|containers/storage)", re.M).search(mounts)
     return {"containers/storage": "podman"}.get(root[1], root[1]) if root else ""
 
 
@@ -147,7 +147,7 @@ def _virtual(host: Host) -> str | None:
 
 
 def _virtual_of_processor(host: Host, board_known: bool) -> str | None:
-    flags = re.search(r"^flags\s*:(.*)$", text_of(host, "/proc/cpuinfo"), re.M)
+    flags = late(r"^flags\s*:(.*)$", re.M).search(text_of(host, "/proc/cpuinfo"))
     if flags:
         return "unknown" if " hypervisor" in flags[1] else ""
     return "" if board_known else None  # other processors do not tell
@@ -178,20 +178,20 @@ def parse_uname(lines: Sequence[Line]) -> Iterator[Row]:
             hostname, kernel = match[1] or match[4], match[2] or match[5]
             values = {"hostname": hostname, "kernel": kernel, "arch": _machine(match[3])}
             yield Row("node", {name: value for name, value in values.items() if value}, number)
-        elif asked == "uname -r" and re.fullmatch(r"\d+\.\d+\S*", text.strip()):
+        elif asked == "uname -r" and late(r"\d+\.\d+\S*").fullmatch(text.strip()):
             yield Row("node", {"kernel": text.strip()}, number)
         asked = prompt_command(text) or ""
 
 
 def _machine(word: str | None) -> str | None:
-    return word if word and re.fullmatch(r"[a-z]\w+", word) else None
+    return word if word and late(r"[a-z]\w+").fullmatch(word) else None
 
 
 def parse_hostname(lines: Sequence[Line]) -> Iterator[Row]:
     """Parse the answer of `hostname` after its prompt line."""
     asked = False
     for number, text in lines:
-        if asked and re.fullmatch(r"[A-Za-z0-9][\w.-]{0,252}", text.strip()):
+        if asked and late(r"[A-Za-z0-9][\w.-]{0,252}").fullmatch(text.strip()):
             yield Row("node", {"hostname": text.strip()}, number)
         asked = (prompt_command(text) or "") in (
             "hostname",

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.row import Gap, Row
 from rdmadiag.host import Host, link_of, text_of
+from rdmadiag.patterns import late
 from rdmadiag.sources import _lspci
 from rdmadiag.sources._pci_ids import family, gigatransfers, role_of
 
@@ -78,7 +78,7 @@ def function_of(host: Host, bdf: str) -> Function | None:
 def bridges_above(host: Host, bdf: str) -> tuple[str, ...]:
     """Return the bridges above a function, outermost first: the folders of /sys/devices on the way."""
     target = link_of(host, f"{ROOT}/{bdf}")
-    return tuple(part for part in target.split("/")[:-1] if re.fullmatch(_BDF, part))
+    return tuple(part for part in target.split("/")[:-1] if late(_BDF).fullmatch(part))
 
 
 def _row(host: Host, bdf: str, function: Function, role: str, group_types: dict[str, str | None]) -> Row:
@@ -115,7 +115,7 @@ def _virtual_functions(host: Host, path: str) -> Values:
 
 
 def _count(text: str) -> int | None:
-    return int(text) if re.fullmatch(r"[0-9]{1,6}", text) else None
+    return int(text) if late(r"[0-9]{1,6}").fullmatch(text) else None
 
 
 def _place(host: Host, path: str, group_types: dict[str, str | None]) -> Values:
@@ -124,8 +124,8 @@ def _place(host: Host, path: str, group_types: dict[str, str | None]) -> Values:
     if group not in group_types:
         group_types[group] = _group_type(host, group)
     return {
-        "numa_node": int(numa_node) if re.fullmatch(r"\d{1,4}", numa_node) else None,
-        "iommu_group": int(group) if re.fullmatch(r"\d{1,9}", group) else None,
+        "numa_node": int(numa_node) if late(r"\d{1,4}").fullmatch(numa_node) else None,
+        "iommu_group": int(group) if late(r"\d{1,9}").fullmatch(group) else None,
         "iommu_type": group_types[group],
     }
 
@@ -152,7 +152,7 @@ def _speeds(host: Host, path: str) -> Values:
 
 def _lanes(text: str) -> int | None:
     # 0 of a virtual function or a link that is down, 255 of a function that no longer answers
-    return int(text) if re.fullmatch(r"\d{1,2}", text) and 0 < int(text) <= 32 else None
+    return int(text) if late(r"\d{1,2}").fullmatch(text) and 0 < int(text) <= 32 else None
 
 
 def _largest_region(resource: str) -> int | None:
@@ -223,7 +223,10 @@ def _word(data: bytes, place: int) -> int:
 
 
 def _hex(text: str) -> int | None:
-    return int(text, 16) if re.fullmatch(r"(?:0x)?[0-9a-fA-F]{1,16}", text) else None
+    return int(text, 16) if _HEX.fullmatch(text) else None
+
+
+_HEX = late(r"(?:0x)?[0-9a-fA-F]{1,16}")
 
 
 TEXTS = _lspci.TEXTS

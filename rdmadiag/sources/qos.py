@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -116,7 +115,7 @@ def _roce_settings(host: Host) -> Iterator[Row]:
         for port in names_in(host, f"{CLASS}/{device}/ports"):
             if not (port.isascii() and port.isdecimal()):
                 continue
-            found = re.search(r"([0-9]{1,9})", text_of(host, f"{CLASS}/{device}/tc/{port}/traffic_class"))
+            found = late(r"([0-9]{1,9})").search(text_of(host, f"{CLASS}/{device}/tc/{port}/traffic_class"))
             values = known({"traffic_class": int(found[1]) if found else None, **_configfs(host, device, port)})
             if values:
                 yield Row(
@@ -239,7 +238,7 @@ def parse_dcb_text(lines: Sequence[Line]) -> Iterator[Row]:
             place = {"netdev": match[1] if match else ""}
         elif match := _DCB_HEAD.match(text):
             if match[1] == "pfc-cap" and (value := whole(match[2])) is not None:
-                delay = re.search(r"\bdelay (\d{1,6})\b", text)
+                delay = late(r"\bdelay (\d{1,6})\b").search(text)
                 yield Row(
                     "qos",
                     {**place, **known({"pfc_cap": value, "cable_length_m": whole(delay[1]) if delay else None})},

@@ -282,7 +282,7 @@ def _parse_object(match: re.Match[str], at: int) -> Iterator[Row]:
 def parse_system(lines: Sequence[Line]) -> Iterator[Row]:
     """Parse `rdma system show`: the mode of network namespaces."""
     for line in lines:
-        if match := re.match(r"\s*netns (shared|exclusive)\b", line.text):
+        if match := late(r"\s*netns (shared|exclusive)\b").match(line.text):
             yield Row("node", {"rdma_netns": match[1]}, line.number)
 
 

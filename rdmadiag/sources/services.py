@@ -75,7 +75,7 @@ def _limit(host: Host, service: str, pid: int) -> dict[str, Any]:
         text = host.read(f"/proc/{pid}/limits")
     except (NotPresent, HostRefused):
         return {}
-    match = re.search(r"^Max locked memory +(unlimited|\d{1,19}) ", text, re.M)
+    match = late(r"^Max locked memory +(unlimited|\d{1,19}) ", re.M).search(text)
     return {"memlock_bytes": _amount(match[1])} if match else {}
 
 
@@ -133,7 +133,7 @@ def _shown_row(shown: dict[str, Any], number: int) -> Iterator[Row]:
     values: dict[str, Any] = {"service": service}
     if "ActiveState" in shown:
         values["running"] = int(shown["ActiveState"] == "active")
-    if re.fullmatch(r"infinity|\d{1,20}", limit := str(shown.get("LimitMEMLOCK", ""))):
+    if late(r"infinity|\d{1,20}").fullmatch(limit := str(shown.get("LimitMEMLOCK", ""))):
         values["memlock_bytes"] = _amount(limit)
     yield Row("service", values, number)
 

@@ -5,7 +5,6 @@ Formats: sonic-net/sonic-utilities doc/Command-Reference.md and tests; Cumulus L
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -81,7 +80,7 @@ def _lossless(cells: Cells, at: int, _title: str) -> Iterator[Row]:
 
 
 def _queues(cells: Cells, at: int, _title: str) -> Iterator[Row]:
-    if match := re.fullmatch(r"UC([0-9]{1,2})", cells["TxQ"]):
+    if match := late(r"UC([0-9]{1,2})").fullmatch(cells["TxQ"]):
         names = {"Drop/pkts": "queue_dropped", "WredDrp/pkts": "wred_dropped", "EcnMarked/pkts": "ecn_marked"}
         for head, name in names.items():
             yield from _counter(cells["Port"], int(match[1]), name, cells.get(head, ""), at)
@@ -239,7 +238,7 @@ def _nv_value(name: str, value: str) -> str:
         return "on" if "ecn" in value.lower() else "off"
     if name in ("pfc_rx", "pfc_tx"):
         return _YES.get(value, "")
-    size = re.fullmatch(r"([0-9.]{1,12}) (Bytes|KB|MB|GB)", value)
+    size = late(r"([0-9.]{1,12}) (Bytes|KB|MB|GB)").fullmatch(value)
     if name.endswith("_bytes") and size and size[1].count(".") < 2 and size[1] != ".":
         return str(round(float(size[1]) * _UNITS[size[2]]))
     return value

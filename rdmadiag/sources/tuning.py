@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -52,7 +51,7 @@ def _governors(host: Host) -> Iterator[Row]:
     where: dict[tuple[str, str, str], str] = {}
     for name in host.ls(CPU):
         path = f"{CPU}/{name}/cpufreq"
-        if re.fullmatch(r"cpu\d{1,5}", name) and (governor := text_of(host, f"{path}/scaling_governor")):
+        if late(r"cpu\d{1,5}").fullmatch(name) and (governor := text_of(host, f"{path}/scaling_governor")):
             preference = text_of(host, f"{path}/energy_performance_preference")
             key = (text_of(host, f"{path}/scaling_driver"), governor, preference)
             found[key] += 1
@@ -68,7 +67,7 @@ def _idle_states(host: Host) -> Iterator[Row]:
     for state in host.ls(folder):
         path = f"{folder}/{state}"
         name, latency = text_of(host, f"{path}/name"), text_of(host, f"{path}/latency")
-        if name and re.fullmatch(r"\d{1,9}", latency):
+        if name and late(r"\d{1,9}").fullmatch(latency):
             disabled = text_of(host, f"{path}/disable")
             values = {"state": name, "latency_microseconds": int(latency)}
             yield Row("idle_state", values | ({"disabled": int(disabled != "0")} if disabled else {}), path)
@@ -76,7 +75,7 @@ def _idle_states(host: Host) -> Iterator[Row]:
 
 def _huge_pages(host: Host) -> Iterator[Row]:
     for folder in host.ls(HUGE):
-        if match := re.fullmatch(r"hugepages-(\d{1,9})kB", folder):
+        if match := late(r"hugepages-(\d{1,9})kB").fullmatch(folder):
             path = f"{HUGE}/{folder}"
             counts = {
                 column: int(text)
@@ -85,7 +84,7 @@ def _huge_pages(host: Host) -> Iterator[Row]:
                     ("free", "free_hugepages"),
                     ("reserved", "resv_hugepages"),
                 )
-                if re.fullmatch(r"\d{1,15}", text := text_of(host, f"{path}/{file}"))
+                if late(r"\d{1,15}").fullmatch(text := text_of(host, f"{path}/{file}"))
             }
             yield Row("hugepage", {"size_bytes": int(match[1]) * 1024, **counts}, path)
 

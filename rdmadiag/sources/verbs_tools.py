@@ -56,7 +56,7 @@ def _word(column: str) -> Read:
 def _guid(column: str) -> Read:
     def read(text: str) -> Values:
         digits = text.removeprefix("0x").replace(":", "").lower()
-        if not re.fullmatch(r"[0-9a-f]{16}", digits):
+        if not late(r"[0-9a-f]{16}").fullmatch(digits):
             return {}
         return {column: ":".join(digits[place : place + 4] for place in range(0, 16, 4))}
 
@@ -77,12 +77,12 @@ def _verbs_physical(text: str) -> Values:
 
 
 def _width(text: str) -> Values:
-    match = re.match(r"([0-9]+)X ", text)
+    match = late(r"([0-9]+)X ").match(text)
     return {"_width": int(match[1])} if match and len(match[1]) < 4 else {}
 
 
 def _speed(text: str) -> Values:
-    match = re.match(r"([0-9]{1,4}(?:\.[0-9]{1,3})?) Gbps", text)
+    match = late(r"([0-9]{1,4}(?:\.[0-9]{1,3})?) Gbps").match(text)
     return {"_speed": float(match[1])} if match else {}
 
 
@@ -124,7 +124,7 @@ _PHYSICAL_OF_IBSTAT = {name.replace(" ", ""): name for _, name, *_ in PHYS_STATE
 
 
 def _ibstat_rate(text: str) -> Values:
-    match = re.match(r"[0-9]{1,6}(?:\.[0-9]{1,3})?", text)
+    match = late(r"[0-9]{1,6}(?:\.[0-9]{1,3})?").match(text)
     return {"rate_gbps": float(match[0])} if match else {}
 
 
@@ -285,7 +285,7 @@ def parse_ibv_devinfo(lines: Sequence[Line]) -> Iterator[Row]:
         if match := _HCA_COUNT.match(line.text):
             named = int(match[1])
             yield _list_row("ibv_devinfo", named, line.number)
-        elif named and (match := re.match(r"\s+(\S+)\s*$", line.text)):
+        elif named and (match := late(r"\s+(\S+)\s*$").match(line.text)):
             named -= 1
             yield _listed_row(match[1], 1, line.number)
         else:
@@ -305,7 +305,7 @@ def parse_ibstatus(lines: Sequence[Line]) -> Iterator[Row]:
     """Parse `ibstatus`, or any part of it."""
     yield from _blocks(lines, IBSTATUS)
     for line in lines:
-        if re.match(r"Fatal error: +No devices", line.text):
+        if late(r"Fatal error: +No devices").match(line.text):
             yield _list_row("ibstatus", 0, line.number)
 
 
