@@ -10,7 +10,9 @@ from rdmadiag.faults._target import Cable, Target
 HOST = Parameter("host", "h2", "host that is hit (with --dev: this host)")
 PROCESS = Parameter("process", "", "name of the process (as in /proc/PID/comm), or its pid; there must be exactly one")
 SILENCE = Moves(
-    "counter", ("completer_retry_err", "retry_exceeded_err", "local_ack_timeout_err", "link_downed", "send_err")
+    "counter",
+    ("completer_retry_err", "retry_exceeded_err", "local_ack_timeout_err", "link_downed", "send_err"),
+    silent=True,
 )
 
 

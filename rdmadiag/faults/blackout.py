@@ -15,5 +15,5 @@ SIGNS = (
 
 def plan(target: Target, values: Values) -> Plan:
     """Drop everything at the ingress."""
-    moves = Moves("counter", ("completer_retry_err", "retry_exceeded_err", "local_ack_timeout_err"))
+    moves = Moves("counter", ("completer_retry_err", "retry_exceeded_err", "local_ack_timeout_err"), silent=True)
     return path.table_plan(target, path.ingress(target, values, "", "drop"), moves)

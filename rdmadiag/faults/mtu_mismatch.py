@@ -32,7 +32,7 @@ def plan(target: Target, values: Values) -> Plan:
         undoing=f"ip link set {name} mtu {cable.mtu}",
         test=f"ip -o link show dev {name} | grep -q ' mtu {values['mtu']} '",
     )
-    moves = Moves("counter", ("completer_retry_err", "retry_exceeded_err", "send_err", "rcvd_seq_err"))
+    moves = Moves("counter", ("completer_retry_err", "retry_exceeded_err", "send_err", "rcvd_seq_err"), silent=True)
     made = host.plan(target, values, (change,), moves, (name,))
     return (
         made if not at_switch else Plan("switch", made.netdevs, made.steps, made.hits, made.moves, devices=made.devices)

@@ -36,4 +36,4 @@ def plan(target: Target, values: Values) -> Plan:
         "\n".join([*rules, "}"]),
         ports,
     )
-    return path.table_plan(target, table, Moves("counter", ("completer_retry_err", "retry_exceeded_err")))
+    return path.table_plan(target, table, Moves("counter", ("completer_retry_err", "retry_exceeded_err"), silent=True))

@@ -21,6 +21,7 @@ from rdmadiag.inject.target import Aim
 from rdmadiag.lab import LabError
 
 BEAT_SECONDS = 1.0
+HEALTH_SECONDS = 5.0
 MOST_SECONDS = 3600.0
 
 
@@ -114,7 +115,7 @@ class Injection:
         self._kernel: list[str] | None = None
         self._hurt: set[str] | None = None
         self._began = 0.0
-        self._before: dict[str, float] = {}
+        self._seen = proof.Seen()
         self.healed: list[revert.Reverted] = []  # what injectors that are gone had left here
 
     @property
@@ -138,7 +139,8 @@ class Injection:
         self.healed = revert.heal()
         netdevs = self.plan.netdevs
         state = self.node.run(f"{_shell.sweep_text(netdevs)}\n{_shell.state_text(self.tag, netdevs)}").text
-        self._before = proof.observe(self.aim, self.plan.moves, self.plan.place)
+        self._seen = proof.Seen(earlier=(first := self._observe()), before=first)
+        self._watch_health(time.monotonic())
         self.entry = journal.begin(
             {
                 "tag": self.tag,
@@ -160,11 +162,24 @@ class Injection:
         with contextlib.ExitStack() as unless_on:
             unless_on.callback(self._stop, "aborted", "it could not be put on")
             self._arm()
+            if self.plan.moves.kind not in ("rtt", "step"):
+                self._seen = self._seen._replace(before=self._observe())
             self._apply()
+            if self.plan.moves.silent:
+                self._seen = self._seen._replace(on=self._observe())
             unless_on.pop_all()
         self._began = time.monotonic()
         self._beats = threading.Thread(target=self._beat_on, name=f"inject-{self.tag}", daemon=True)
         self._beats.start()
+
+    def _observe(self) -> dict[str, float]:
+        return proof.observe(self.aim, self.plan.moves, self.plan.place)
+
+    def _watch_health(self, since: float) -> None:
+        """Wait, where the second proof has nothing but counters that move in health: how fast they do so is to be seen first."""
+        moves = self.plan.moves
+        if moves.kind == "counter" and not moves.silent and not set(moves.names) - set(proof.MOVE_IN_HEALTH):
+            time.sleep(max(0.0, min(self.for_seconds, HEALTH_SECONDS) - (time.monotonic() - since)))
 
     def _arm(self) -> None:
         text = _shell.arm_text(self.tag, self.title, self.plan, self.lease_seconds, self.for_seconds)
@@ -204,8 +219,8 @@ class Injection:
 
     def _proofs(self, last: bool = False) -> Fired:
         now = proof.counts(self.node, self.plan, self.tag, last)
-        seen = proof.observe(self.aim, self.plan.moves, self.plan.place)
-        return Fired(proof.own_proof(self.plan, {}, now), proof.other_proof(self.plan.moves, self._before, seen))
+        other = proof.other_proof(self.plan.moves, self._seen, self._observe())
+        return Fired(proof.own_proof(self.plan, {}, now), other)
 
     def wait(self, seconds: float | None = None) -> bool:
         """Wait until the injection is over (its time, or an abort); return whether it is."""

@@ -21,6 +21,8 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
+from rdmadiag.verbs.opened import weakest
+
 MESSAGE_MOST = 1 << 24
 INCARNATION = secrets.token_hex(8)
 FIRST_DELAY, DELAY_MOST = 0.1, 2.0
@@ -176,6 +178,7 @@ class Client:
         self.pull = given["mode"] == "pull"
         self.layer_bytes = given["blocks"] * given["block_bytes"]
         self.claimed = self.failed_requests = 0
+        self._told = False
         self.moving_seconds = 0.0
         self._control: Control | None = None
         self._incarnation = ""
@@ -289,6 +292,10 @@ class Client:
         seconds = time.monotonic() - begun
         self.moving_seconds += seconds
         self.claimed += self.layer_bytes
+        if not self._told:
+            self._told = True
+            for name, value in weakest().items():
+                say("metric", name=name, value=value)
         say("progress", bytes=self.claimed)
         say("layer", request=request, layer=layer, bytes=self.layer_bytes, seconds=round(seconds, 6))
 

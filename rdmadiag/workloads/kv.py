@@ -31,6 +31,9 @@ PARAMETERS = (
     Parameter("tcp_port", 7000, "TCP port on which the ends meet"),
     Parameter("serve", "", "more options of kv serve; {device}, {gid_index}, {address}, {peer_address} are filled in"),
     Parameter("send", "", "more options of kv send, in the same way"),
+    Parameter(
+        "beside", "", "options of a second sender beside it, in the same way, of which nothing is read; none: none"
+    ),
 )
 MANY = 1_000_000
 
@@ -78,16 +81,22 @@ def ends(setting: Setting) -> dict[str, End]:
     shape = ["--shape", given["shape"], "--slots", str(given["slots"])]
     shape += ["--layers", str(given["layers"])] if given["layers"] else []
     base = [sys.executable, "-m", "rdmadiag", "kv"]
+    reach = f"{server.plain_address}:{given['tcp_port']}"
     serve = ["serve", *shape, "--format", "json", "--port", str(given["tcp_port"])]
     serve += _more("serve", given["serve"], server, client)
     if "--host" not in serve:
         serve += ["--host", server.plain_address]
-    send = ["send", f"{server.plain_address}:{given['tcp_port']}", *shape, "--events"]
+    send = ["send", reach, *shape, "--events"]
     send += ["--requests", str(MANY if given["seconds"] else given["requests"])]
     for name in ("mode", "tokens", "window", "qps", "deadline"):
         send += [f"--{name}", str(given[name])]
     send += _more("send", given["send"], client, server)
+    started = [*base, *send]
+    if given["beside"]:
+        other = [*base, "send", reach, *shape, "--requests", str(MANY), "--tokens", str(given["tokens"])]
+        other += _more("beside", given["beside"], client, server)
+        started = ["sh", "-c", f"{shlex.join(other)} < /dev/null > /dev/null 2>&1 & exec {shlex.join(started)}"]
     return {
         SERVER: End([*base, *serve], Serving(), package_path(), ends_with_input=True),
-        CLIENT: End([*base, *send], Sending(), package_path(), seconds=given["seconds"]),
+        CLIENT: End(started, Sending(), package_path(), seconds=given["seconds"]),
     }

@@ -1,0 +1,53 @@
+"""The second proof: what moves in health proves nothing by moving, and what nothing but a fault does proves it alone."""
+
+from __future__ import annotations
+
+from rdmadiag.faults import Moves
+from rdmadiag.inject.proof import Seen, other_proof
+
+RETRIES = Moves("counter", ("completer_retry_err", "retry_exceeded_err"))
+SILENCE = Moves("counter", ("completer_retry_err", "retry_exceeded_err"), silent=True)
+
+
+def at(seconds: float, retries: int, exceeded: int = 0, sent: int = 0, received: int = 0) -> dict[str, float]:
+    values = {"completer_retry_err": retries, "retry_exceeded_err": exceeded, "sent_pkts": sent, "rcvd_pkts": received}
+    return {"seconds": seconds, **{f"rxe1 {name}": float(value) for name, value in values.items()}}
+
+
+def answer(moves: Moves, earlier: dict[str, float], before: dict[str, float], now: dict[str, float]) -> str:
+    return other_proof(moves, Seen(earlier, before, before), now).answer
+
+
+def test_resends_at_the_rate_of_health_prove_nothing() -> None:
+    # rxe with timeout 14 in an emulated guest: 12 to 36 resends in 4 s, nothing wrong (measured).
+    assert answer(RETRIES, at(0, 100), at(4, 112), at(14, 160)) == "unknown"
+    assert answer(RETRIES, at(0, 100), at(4, 112), at(8, 124)) == "unknown"
+
+
+def test_a_resend_in_a_quiet_time_may_be_chance_and_many_are_not() -> None:
+    assert answer(RETRIES, at(0, 0), at(5, 0), at(10, 2)) == "unknown"
+    assert answer(RETRIES, at(0, 0), at(5, 0), at(10, 20)) == "yes"
+
+
+def test_much_faster_than_before_proves_it() -> None:
+    assert answer(RETRIES, at(0, 100), at(4, 112), at(8, 200)) == "yes"
+
+
+def test_a_counter_that_never_moves_in_health_proves_it_by_one() -> None:
+    assert answer(RETRIES, at(0, 0), at(4, 0), at(8, 5, exceeded=1)) == "yes"
+
+
+def test_nothing_that_moved_is_a_no_and_nothing_that_was_read_is_unknown() -> None:
+    assert answer(RETRIES, at(0, 5), at(4, 5), at(8, 5)) == "no"
+    assert answer(RETRIES, {}, {}, {"seconds": 8.0}) == "unknown"
+
+
+def test_packets_sent_and_none_received_prove_silence_however_many_resends_there_are_in_health() -> None:
+    health, on = at(0, 100, sent=1000, received=1000), at(4, 112, sent=2000, received=2000)
+    assert answer(SILENCE, health, on, at(8, 120, sent=2012, received=2000)) == "yes"
+    assert answer(SILENCE, health, on, at(8, 120, sent=3000, received=2900)) == "unknown"
+    assert answer(RETRIES, health, on, at(8, 120, sent=2012, received=2000)) == "unknown"
+
+
+def test_an_idle_device_is_not_silent() -> None:
+    assert answer(SILENCE, at(0, 0), at(4, 0), at(8, 0)) == "no"
