@@ -140,7 +140,9 @@ class Injection:
         netdevs = self.plan.netdevs
         state = self.node.run(f"{_shell.sweep_text(netdevs)}\n{_shell.state_text(self.tag, netdevs)}").text
         self._seen = proof.Seen(earlier=(first := self._observe()), before=first)
-        self._watch_health(time.monotonic())
+        if self._only_health_counters():
+            time.sleep(min(self.for_seconds, HEALTH_SECONDS))  # how fast they move in health is to be seen first
+            self._seen = self._seen._replace(before=self._observe())
         self.entry = journal.begin(
             {
                 "tag": self.tag,
@@ -162,8 +164,6 @@ class Injection:
         with contextlib.ExitStack() as unless_on:
             unless_on.callback(self._stop, "aborted", "it could not be put on")
             self._arm()
-            if self.plan.moves.kind not in ("rtt", "step"):
-                self._seen = self._seen._replace(before=self._observe())
             self._apply()
             if self.plan.moves.silent:
                 self._seen = self._seen._replace(on=self._observe())
@@ -175,11 +175,9 @@ class Injection:
     def _observe(self) -> dict[str, float]:
         return proof.observe(self.aim, self.plan.moves, self.plan.place)
 
-    def _watch_health(self, since: float) -> None:
-        """Wait, where the second proof has nothing but counters that move in health: how fast they do so is to be seen first."""
+    def _only_health_counters(self) -> bool:
         moves = self.plan.moves
-        if moves.kind == "counter" and not moves.silent and not set(moves.names) - set(proof.MOVE_IN_HEALTH):
-            time.sleep(max(0.0, min(self.for_seconds, HEALTH_SECONDS) - (time.monotonic() - since)))
+        return moves.kind == "counter" and not moves.silent and not set(moves.names) - set(proof.MOVE_IN_HEALTH)
 
     def _arm(self) -> None:
         text = _shell.arm_text(self.tag, self.title, self.plan, self.lease_seconds, self.for_seconds)
@@ -219,7 +217,7 @@ class Injection:
 
     def _proofs(self, last: bool = False) -> Fired:
         now = proof.counts(self.node, self.plan, self.tag, last)
-        other = proof.other_proof(self.plan.moves, self._seen, self._observe())
+        other = proof.other_proof(self.plan.moves, self._seen, self._observe(), self.aim.target.kind == "lab")
         return Fired(proof.own_proof(self.plan, {}, now), other)
 
     def wait(self, seconds: float | None = None) -> bool:

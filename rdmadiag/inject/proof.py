@@ -164,21 +164,26 @@ def _grown(names: Sequence[str], seen: Seen, now: Mapping[str, float]) -> tuple[
     return more, {key: value for key, value in grown.items() if key not in more}
 
 
-def _silence(seen: Seen, now: Mapping[str, float]) -> str:
-    """Return how much was sent without anything being received since the fault was on; empty when it was not so."""
+def _silence(seen: Seen, now: Mapping[str, float], both_ends: bool) -> str:
+    """Return how much was sent without being received since the fault was on; empty when it was not so.
+
+    Where both ends are seen, as much is received as sent in health. One end alone gets an ACK for many packets, so nothing at all may
+    have come.
+    """
     sent, received = (
         sum(now[key] - seen.on[key] for key in now if key.rpartition(" ")[2] == name and key in seen.on)
         for name in ("sent_pkts", "rcvd_pkts")
     )
-    return f"{sent:g} packets were sent, none was received" if sent >= FEW and not received else ""
+    lost = sent >= FEW and (received < sent / 2 if both_ends else not received)
+    return f"{sent:g} packets were sent, {received:g} received" if lost else ""
 
 
-def _counters(moves: Moves, seen: Seen, now: Mapping[str, float]) -> Proof:
+def _counters(moves: Moves, seen: Seen, now: Mapping[str, float], both_ends: bool) -> Proof:
     if not any(key.rpartition(" ")[2] in moves.names and key in seen.before for key in now):
         return Proof("unknown", f"no RDMA counter {' or '.join(moves.names)} could be read")
     more, as_before = _grown(moves.names, seen, now)
     told = [f"{key} {value:g}" for key, value in more.items()]
-    silent = _silence(seen, now) if moves.silent else ""
+    silent = _silence(seen, now, both_ends) if moves.silent else ""
     if told or silent:
         text = "; ".join(
             [*([f"RDMA counters moved: {', '.join(told)}"] if told else []), *([silent] if silent else [])]
@@ -190,11 +195,11 @@ def _counters(moves: Moves, seen: Seen, now: Mapping[str, float]) -> Proof:
     return Proof("no", f"RDMA counters moved: none of {', '.join(moves.names)}")
 
 
-def other_proof(moves: Moves, seen: Seen, now: Mapping[str, float]) -> Proof:
-    """Compare what else must have moved."""
+def other_proof(moves: Moves, seen: Seen, now: Mapping[str, float], both_ends: bool) -> Proof:
+    """Compare what else must have moved. `both_ends`: what was observed is all hosts of the fault."""
     before = seen.before
     if moves.kind == "counter":
-        return _counters(moves, seen, now)
+        return _counters(moves, seen, now, both_ends)
     if moves.kind == "rtt":
         if "rtt_ms" not in now or "rtt_ms" not in before:
             return Proof("unknown", "no ICMP echo over the switch was answered")

@@ -14,8 +14,10 @@ def at(seconds: float, retries: int, exceeded: int = 0, sent: int = 0, received:
     return {"seconds": seconds, **{f"rxe1 {name}": float(value) for name, value in values.items()}}
 
 
-def answer(moves: Moves, earlier: dict[str, float], before: dict[str, float], now: dict[str, float]) -> str:
-    return other_proof(moves, Seen(earlier, before, before), now).answer
+def answer(
+    moves: Moves, earlier: dict[str, float], before: dict[str, float], now: dict[str, float], both_ends: bool = True
+) -> str:
+    return other_proof(moves, Seen(earlier, before, before), now, both_ends).answer
 
 
 def test_resends_at_the_rate_of_health_prove_nothing() -> None:
@@ -47,6 +49,15 @@ def test_packets_sent_and_none_received_prove_silence_however_many_resends_there
     assert answer(SILENCE, health, on, at(8, 120, sent=2012, received=2000)) == "yes"
     assert answer(SILENCE, health, on, at(8, 120, sent=3000, received=2900)) == "unknown"
     assert answer(RETRIES, health, on, at(8, 120, sent=2012, received=2000)) == "unknown"
+
+
+def test_of_one_end_alone_nothing_at_all_may_have_come() -> None:
+    # In health one ACK answers many packets: few received is no silence where the other end is not seen.
+    health, on = at(0, 100, sent=1000, received=100), at(4, 112, sent=2000, received=200)
+    few = at(8, 120, sent=3000, received=300)
+    assert answer(SILENCE, health, on, few) == "yes"
+    assert answer(SILENCE, health, on, few, both_ends=False) == "unknown"
+    assert answer(SILENCE, health, on, at(8, 120, sent=2012, received=200), both_ends=False) == "yes"
 
 
 def test_an_idle_device_is_not_silent() -> None:

@@ -55,6 +55,15 @@ def test_what_it_measured_is_what_happened(run: Path) -> None:
     assert quantities["kernel_warnings"]["value"] == 0
 
 
+def test_what_fails_while_a_fault_is_being_put_on_was_detected_at_once(run: Path) -> None:
+    def early(data: Any) -> None:
+        data["faults"][0] |= {"start_seconds": 0.0, "begin_seconds": 60.0}
+
+    assert 0 < report.judged(str(run))["quantities"]["detect_seconds"]["value"] < 60
+    facts(early)(run)
+    assert report.judged(str(run))["quantities"]["detect_seconds"]["value"] == 0
+
+
 @pytest.mark.parametrize(
     ("change", "verdict"),
     [

@@ -23,7 +23,7 @@ header b{font-size:30px;letter-spacing:.03em}header h1{font-size:19px;font-weigh
 h2{font-size:17px;margin:34px 0 8px;border-bottom:1px solid var(--line);padding-bottom:4px}h3{font-size:15px;margin:16px 0 2px}
 table{border-collapse:collapse;width:100%;font-size:14px}th{text-align:left;font-weight:600;color:var(--dim)}
 th,td{padding:4px 10px 4px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
-.short td:nth-child(-n+3){white-space:nowrap}.mark{font-weight:700;white-space:nowrap}.yes{color:#2b8a3e}.no{color:#e03131}.unknown{color:#e67700}
+.short td:nth-child(-n+3){white-space:nowrap}.short td:nth-child(5){min-width:9em;overflow-wrap:normal}.mark{font-weight:700;white-space:nowrap}.yes{color:#2b8a3e}.no{color:#e03131}.unknown{color:#e67700}
 .dim{color:var(--dim)}pre{background:var(--soft);padding:8px 10px;overflow:auto;font-size:12.5px;white-space:pre-wrap;margin:6px 0}
 code{font-size:13px}details{margin:6px 0}summary{cursor:pointer}.chip{display:inline-block;border:1px solid var(--line);border-radius:9px;padding:0 8px;font-size:12.5px}
 svg{width:100%;height:auto;display:block;margin-top:6px}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .name{text-anchor:end;font-weight:600}
