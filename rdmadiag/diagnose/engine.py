@@ -256,10 +256,6 @@ def evaluate(
             for rule in rules
         ]
 
-    def guarded(rules: Sequence[Rule]) -> list[Result]:
-        with Guard(evidence.db, reads if all(rule.query in reads for rule in rules) else None) as guard:
-            return some(rules, guard.run)
-
     results, shipped = [], []
     for rule in book:
         values_as_shipped = rule.id not in (site or {}) and since_seconds == SINCE_SECONDS
@@ -267,36 +263,14 @@ def evaluate(
             results.append(_result(rule, [], known[rule.id].reads, 0, time.perf_counter(), gaps, nodes))
         elif not rule.own:
             shipped.append(rule)
-    many = len(shipped) >= MANY_RULES and aside.spare_processor()
-    there = [rule for number, rule in enumerate(shipped) if number % 5 in CHILDS] if many else []
-    here = [rule for number, rule in enumerate(shipped) if number % 5 not in CHILDS] if many else shipped
-    child = aside.Aside(lambda: [_without_rule(result) for result in guarded(there)]) if there else None
-    results += guarded(here)
-    if child is not None:
-        try:
-            results += [_with_rule(result, rule) for result, rule in zip(child.result(), there, strict=True)]
-        except HostRefused:
-            results += guarded(there)  # the child was killed
+    with Guard(evidence.db, reads if all(rule.query in reads for rule in shipped) else None) as guard:
+        results += some(shipped, guard.run)
     results += some([rule for rule in book if rule.own], functools.partial(run, evidence.db))
     by_id = {result.rule.id: result for result in results}
     return {rule.id: by_id[rule.id] for rule in book}
 
 
 _Ask = Callable[[str, Mapping[str, Any], float], tuple[list[str], list[tuple[Any, ...]], int, frozenset[str]]]
-MANY_RULES = 50
-"""From this many rules on, a second processor takes its share of them."""
-CHILDS = (1, 3)
-"""Of each five rules, those that a child evaluates: it has to be started, and each page that it touches to be copied."""
-
-
-def _without_rule(result: Result) -> Result:
-    # Rules are not sent from one process to another.
-    nothing: Any = None
-    return result._replace(rule=nothing, answers=[answer._replace(rule=nothing) for answer in result.answers])
-
-
-def _with_rule(result: Result, rule: Rule) -> Result:
-    return result._replace(rule=rule, answers=[answer._replace(rule=rule) for answer in result.answers])
 
 
 _Adapters = dict[tuple[str, str, str], dict[str, str]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from pathlib import Path
@@ -11,6 +12,14 @@ import pytest
 from rdmadiag.diagnose import check, rulebook
 from rdmadiag.errors import BadFile, HostRefused
 from rdmadiag.evidence import aside, collect
+
+
+@pytest.fixture(autouse=True)
+def _no_child_of_earlier_tests() -> None:
+    # One that was killed while the machine was busy may still be on its way.
+    with contextlib.suppress(ChildProcessError):
+        while True:
+            os.waitpid(-1, 0)
 
 
 def test_a_result_comes_back_and_the_child_is_gone() -> None:
