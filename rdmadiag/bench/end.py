@@ -13,9 +13,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rdmadiag.verbs.endpoint import Endpoint, stream
+from rdmadiag.verbs.endpoint import Endpoint, prepared, stream
 from rdmadiag.verbs.errors import NotFinished
-from rdmadiag.verbs.posting import SIGNALED, Sge, Wr
+from rdmadiag.verbs.posting import Wr
 from rdmadiag.verbs.qp import Qp
 
 MEMORY_BYTES = 16 << 20
@@ -28,22 +28,16 @@ def _stream_imm(
     near: Endpoint, far: Endpoint, size: int, count: int, window: int, every: int, seconds: float
 ) -> tuple[float, int]:
     """Move blocks by WRITE_WITH_IMM; both ends' completions are taken, receives are posted again. Returns time and failures."""
-    theirs, qp = far.offer().memory, near.qp
-    places = near.mr.length // size
+    batches = prepared(near, far.offer().memory, IMM, size, count, every, every)
     far.qp.post_receives((nth, ()) for nth in range(min(count, 2 * window)))
     received = min(count, 2 * window)
-    posted = done = told = bad = 0
+    posted = done = told = bad = nth = 0
     start = time.perf_counter()
     while (done < count or told < count) and not bad:
-        batch: list[Wr] = []
-        while posted < count and posted - min(done, told) + 1 <= window and len(batch) < every:
-            at = posted % places * size
-            signaled = SIGNALED if (posted + 1) % every == 0 or posted + 1 == count else 0
-            sge = (Sge(near.mr.address + at, size, near.mr.lkey),)
-            batch.append(Wr(posted, IMM, sge, theirs.address + at, theirs.rkey, posted & 0xFFFFFFFF, signaled))
-            posted += 1
-        if batch:
-            qp.post(batch)
+        while nth < len(batches) and posted - min(done, told) + len(batches[nth]) <= window:
+            batches[nth].post()
+            posted += len(batches[nth])
+            nth += 1
         for one in far.cq.poll():
             told += 1
             bad += one.status != "SUCCESS"
@@ -104,14 +98,14 @@ def post_seconds(pair: Pair, asked: Mapping[str, Any]) -> dict[str, Any]:
     qp: Qp = pair.near.qp
     count = asked["count"]
     theirs = pair.far.offer().memory
-    parts = [(nth, pair.near.mr.address, theirs.address, 0, SIGNALED) for nth in range(min(count, DEPTH))]
+    batch = qp.prepared(Wr(nth, WRITE, (), theirs.address, theirs.rkey) for nth in range(min(count, DEPTH)))
     start = time.perf_counter()
-    qp.post_rdma(WRITE, pair.near.mr.lkey, theirs.rkey, parts)
+    batch.post()
     posted = time.perf_counter()
-    pair.near.cq.take(len(parts), 20.0)
+    pair.near.cq.take(len(batch), 20.0)
     return {
-        "post_seconds_each": (posted - start) / len(parts),
-        "all_seconds_each": (time.perf_counter() - start) / len(parts),
+        "post_seconds_each": (posted - start) / len(batch),
+        "all_seconds_each": (time.perf_counter() - start) / len(batch),
     }
 
 

@@ -11,7 +11,7 @@ from rdmadiag.verbs.device import Device, Pd
 from rdmadiag.verbs.errors import NotFinished
 from rdmadiag.verbs.exchange import Memory, Offer
 from rdmadiag.verbs.mr import ALL_ACCESS, Mr
-from rdmadiag.verbs.posting import SIGNALED, Part, Sge, Wr
+from rdmadiag.verbs.posting import SIGNALED, Prepared, Sge, Wr
 from rdmadiag.verbs.qp import Qp
 
 DEFAULTS = RcAttributes()
@@ -126,14 +126,15 @@ def stream(
     """
     if not 1 <= signal_every <= window:
         raise ValueError(f"signal_every {signal_every}: wanted 1 to the window, {window}")
-    batches = _batches(end, theirs, size, count, max(1, window // 2 // signal_every) * signal_every, signal_every)
-    qp, cq, lkey, rkey = end.qp, end.cq, end.mr.lkey, theirs.rkey
+    together = max(1, window // 2 // signal_every) * signal_every
+    batches = prepared(end, theirs, opcode, size, count, together, signal_every)
+    cq = end.cq
     posted = done = nth = 0
     bad: list[Completion] = []
     start = time.perf_counter()
     while done < count and not bad:
         while nth < len(batches) and posted - done + len(batches[nth]) <= window:
-            qp.post_rdma(opcode, lkey, rkey, batches[nth])
+            batches[nth].post()
             posted += len(batches[nth])
             nth += 1
         for one in cq.wait(1.0):
@@ -146,11 +147,15 @@ def stream(
     return time.perf_counter() - start, bad
 
 
-def _batches(end: Endpoint, theirs: Memory, size: int, count: int, batch: int, signal_every: int) -> list[list[Part]]:
+def prepared(
+    end: Endpoint, theirs: Memory, opcode: str, size: int, count: int, together: int, signal_every: int
+) -> list[Prepared]:
+    """Make `count` blocks of `size` bytes, round the memory, in batches of so many; the immediate value is the block's number."""
     places = max(1, min(end.mr.length, theirs.length) // size)
-    parts = []
+    wrs = []
     for wr_id in range(count):
         place = wr_id % places * size
-        signaled = (wr_id + 1) % signal_every == 0 or wr_id + 1 == count
-        parts.append((wr_id, end.mr.address + place, theirs.address + place, size, SIGNALED if signaled else 0))
-    return [parts[first : first + batch] for first in range(0, count, batch)]
+        signaled = SIGNALED if (wr_id + 1) % signal_every == 0 or wr_id + 1 == count else 0
+        sge = (Sge(end.mr.address + place, size, end.mr.lkey),)
+        wrs.append(Wr(wr_id, opcode, sge, theirs.address + place, theirs.rkey, wr_id & 0xFFFFFFFF, signaled))
+    return [end.qp.prepared(wrs[first : first + together]) for first in range(0, count, together)]

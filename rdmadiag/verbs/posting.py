@@ -153,7 +153,6 @@ class _Listed:
 
     def __init__(self, qp: Any) -> None:
         self._qp = qp
-        self._wr = library.module("wr")
 
     def post_rdma(self, opcode: str, lkey: int, rkey: int, parts: Iterable[Part]) -> None:
         self.post(
@@ -162,27 +161,42 @@ class _Listed:
         )
 
     def post(self, wrs: Iterable[Wr]) -> None:
-        made, kept = [], []
-        for wr in wrs:
-            sges, flags = list(wr.sges), wr.flags & ~INLINE
-            if wr.inline is not None:
-                data = bytearray(wr.inline)
-                kept.append(data)
-                sges, flags = [Sge(_address(data), len(data), 0)], flags | INLINE
-            number = OPCODES[wr.opcode]
-            # pyverbs wants one piece at least; one of no bytes is the same request.
-            parts = [self._wr.SGE(one.address, one.length, one.lkey) for one in sges or [Sge(0, 0, 0)]]
-            one = self._wr.SendWR(wr.wr_id, number, len(parts), socket.htonl(wr.imm), parts, flags)
-            if wr.opcode.startswith("ATOMIC"):
-                one.set_wr_atomic(wr.rkey, wr.remote_address, wr.compare_add, wr.swap)
-            elif wr.opcode.startswith("RDMA"):
-                one.set_wr_rdma(wr.rkey, wr.remote_address)
-            made.append(one)
-        for one, after in itertools.pairwise(made):
+        Prepared(self._qp, wrs).post()
+
+
+class Prepared:
+    """A list of work requests that is made once and posted with one call, as often as wanted: posting costs Python nothing for each."""
+
+    def __init__(self, qp: Any, wrs: Iterable[Wr]) -> None:
+        self._qp = qp
+        self._inline: list[bytearray] = []
+        self._made = [self._one(library.module("wr"), wr) for wr in wrs]
+        for one, after in itertools.pairwise(self._made):
             one.next_wr = after
-        if made:
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def _one(self, module: Any, wr: Wr) -> Any:
+        sges, flags = list(wr.sges), wr.flags & ~INLINE
+        if wr.inline is not None:
+            data = bytearray(wr.inline)
+            self._inline.append(data)
+            sges, flags = [Sge(_address(data), len(data), 0)], flags | INLINE
+        # pyverbs wants one piece at least; one of no bytes is the same request.
+        parts = [module.SGE(one.address, one.length, one.lkey) for one in sges or [Sge(0, 0, 0)]]
+        made = module.SendWR(wr.wr_id, OPCODES[wr.opcode], len(parts), socket.htonl(wr.imm), parts, flags)
+        if wr.opcode.startswith("ATOMIC"):
+            made.set_wr_atomic(wr.rkey, wr.remote_address, wr.compare_add, wr.swap)
+        elif wr.opcode.startswith("RDMA"):
+            made.set_wr_rdma(wr.rkey, wr.remote_address)
+        return made
+
+    def post(self) -> None:
+        """Post them with one doorbell. Raises VerbsError; then a part of them may have been posted."""
+        if self._made:
             with library.calling(f"ibv_post_send on QP {self._qp.qp_num}"):
-                self._qp.post_send(made[0])
+                self._qp.post_send(self._made[0])
 
 
 def _address(data: bytearray) -> int:

@@ -176,6 +176,10 @@ class Qp:
         """Post many READs or WRITEs between two regions as one batch: the fast way, nothing is made for each."""
         self._poster.post_rdma(opcode, lkey, rkey, parts)
 
+    def prepared(self, wrs: Iterable[Wr]) -> posting.Prepared:
+        """Make work requests that are posted later, or again and again: the fastest way where they are known before."""
+        return posting.Prepared(self.qp, wrs)
+
     def post_receives(self, receives: Iterable[tuple[int, Sequence[Sge]]]) -> int:
         """Post receives (wr_id, memory; no memory takes immediates of WRITEs); return how many. Raises VerbsError."""
         wr = library.module("wr")
