@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
 from rdmadiag import patterns
@@ -22,6 +23,8 @@ from rdmadiag.evidence.row import Gap, Json, Line, Printed, Row, Rows, Text
 from rdmadiag.evidence.scan import Scanner
 from rdmadiag.patterns import late
 
+LONG_LIST_CHARACTERS = 64 << 10
+"""From this much JSON on, a list of like objects is taken as tuples."""
 WHOLE_BYTES = 16 << 20
 """Beyond this much of a text only its log lines are matched, piece by piece [bytes]."""
 SECTION_BYTES = 4 << 20
@@ -273,7 +276,7 @@ class _Reader:
         elif _JSON.match(data) and (end := self._json(data, 0, 1)):
             data = b"\n" * plain.line_ends(data, 0, end) + data[end:]
         self.head = data[:HEAD_BYTES]
-        hits = self.library.lines.lines(data) if not data.isspace() else []
+        hits = self.library.lines.lines(data) if data and not data.isspace() else []  # loading the patterns takes 6 ms
         prompts = dict.fromkeys((start, stop) for start, stop, index in hits if index >= self.library.first_prompt)
         sections = self._sections(data, list(prompts))
         numbers = _Numbers(data)
@@ -404,22 +407,27 @@ class _Reader:
         begin = len(text) - len(text.lstrip())
         number += text.count("\n", 0, begin)
         cut = False
-        try:
-            value, end = json.JSONDecoder().raw_decode(text, begin)
-        except RecursionError:
-            self._gap("JSON nested too deeply", "unreadable")
-            return start
-        except ValueError:
-            value, end, cut = _cut_off(text), len(text), True
-        objects = value if isinstance(value, list) else [value]
-        known = self._known_json(objects)
-        if known is None:
-            return start
+        if (long := self._long_list(text, begin)) is not None:
+            known, found, end = long
+        else:
+            try:
+                value, end = json.JSONDecoder().raw_decode(text, begin)
+            except RecursionError:
+                self._gap("JSON nested too deeply", "unreadable")
+                return start
+            except ValueError:
+                value, end, cut = _cut_off(text), len(text), True
+            objects = value if isinstance(value, list) else [value]
+            of_objects = self._known_json(objects)
+            if of_objects is None:
+                return start
+            known = of_objects
+            objects = [entry for entry in objects if isinstance(entry, dict)]
+            if known.json.names and (match := late(known.json.names).search(command)):
+                objects = [{"ifname": match[1], **entry} for entry in objects]
+            found = known.json.parse(objects)
         self.tools[known.json.tool] = None
-        objects = [entry for entry in objects if isinstance(entry, dict)]
-        if known.json.names and (match := late(known.json.names).search(command)):
-            objects = [{"ifname": match[1], **entry} for entry in objects]
-        for item in known.json.parse(objects):
+        for item in found:
             if not isinstance(item, Gap) and isinstance(item.at, int):
                 item = item._replace(at=number)
             self.items.append((known.source, None, item))
@@ -429,6 +437,21 @@ class _Reader:
             )
             self._gap("JSON that is cut off or damaged: only what is before that was read", "truncated", "", tables)
         return start + len(text[:end].encode()) if end < len(text) else len(data)
+
+    def _long_list(self, text: str, begin: int) -> tuple[KnownJson, Iterable[Row | Rows | Gap], int] | None:
+        # A long list of like objects: each is taken as a tuple at once, so that there are never 100,000 dictionaries.
+        first = text.find("{", begin, begin + 64)
+        if len(text) - begin < LONG_LIST_CHARACTERS or first < 0 or text[begin:first].split() != ["["]:
+            return None
+        try:
+            known = self._known_json([json.JSONDecoder().raw_decode(text, first)[0]])
+            if known is None or known.json.parse_columns is None:
+                return None
+            value, end = json.JSONDecoder(object_hook=itemgetter(*known.json.columns)).raw_decode(text, begin)
+        except (ValueError, KeyError, RecursionError):
+            return None
+        alike = set(map(type, value)) == {tuple}
+        return (known, known.json.parse_columns(value), end) if alike else None
 
     def _known_json(self, objects: list[Any]) -> KnownJson | None:
         first = [entry for entry in objects[:8] if isinstance(entry, dict)]

@@ -71,6 +71,7 @@ class Json(NamedTuple):
 
     `keys`: one tuple a form; a form is recognised when one of the first objects has all of its keys.
     `names`: a pattern whose group is the netdev in the command line, for JSON that does not name it; objects get it as `ifname`.
+    `columns`: where a list may be long, the keys of which `parse_columns` gets the values of each object, when all objects have them.
     """
 
     tool: str
@@ -78,6 +79,8 @@ class Json(NamedTuple):
     parse: Callable[[list[dict[str, Any]]], Iterable[Row | Rows | Gap]]
     commands: tuple[str, ...] = ()
     names: str = ""
+    columns: tuple[str, ...] = ()
+    parse_columns: Callable[[list[tuple[Any, ...]]], Iterable[Row | Rows | Gap]] | None = None
 
 
 class Printed(NamedTuple):

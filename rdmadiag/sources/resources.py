@@ -135,7 +135,10 @@ def _system(host: Host) -> Iterator[Row]:
 
 def rows(table: str, objects: list[Object], at: str | int = 1) -> Rows:
     """Turn objects of `rdma -d -j res show qp`, `mr` or `cq` into rows; quickly, for there may be 100,000."""
-    found = _tuples(table, objects)
+    return _rows_of(table, _tuples(table, objects), at)
+
+
+def _rows_of(table: str, found: list[tuple[Any, ...]], at: str | int = 1) -> Rows:
     if None in map(itemgetter(_PID), found):
         found = [row if row[_PID] is not None else (*row[:_COMM], _kernel(row[_COMM])) for row in found]
     return Rows(table, [name for name, _, _ in _COLUMNS[table]], found, at)
@@ -194,11 +197,14 @@ def summary_rows(objects: list[Object], at: str | int = 1) -> Iterator[Row]:
                 yield Row("resource", {"device": entry["ifname"], "name": name, "current": current}, at)
 
 
-def _parse_objects(table: str) -> Callable[[list[Object]], Iterable[Row | Rows]]:
-    def parse(objects: list[Object]) -> Iterable[Row | Rows]:
-        return [_fit(rows(table, objects))]
-
-    return parse
+def _objects(table: str, *forms: tuple[str, ...]) -> Json:
+    return Json(
+        f"rdma res show {table}",
+        forms,
+        lambda objects: [_fit(rows(table, objects))],
+        columns=tuple(key for _, key, _ in _COLUMNS[table]),
+        parse_columns=lambda found: [_fit(_rows_of(table, found))],
+    )
 
 
 def _and_counts(table: str, name: str) -> Callable[[list[Object]], Iterable[Row | Rows]]:
@@ -288,9 +294,9 @@ def parse_system(lines: Sequence[Line]) -> Iterator[Row]:
 
 TEXTS: tuple[Text | Json, ...] = (
     Text("rdma system", (r"^netns (shared|exclusive)\b",), parse_system),
-    Json("rdma res show qp", (("ifname", "lqpn", "type", "state"),), _parse_objects("qp")),
-    Json("rdma res show mr", (("ifname", "mrlen"), ("ifname", "mrn")), _parse_objects("mr")),
-    Json("rdma res show cq", (("ifname", "cqn", "cqe"), ("ifname", "cqe", "poll-ctx")), _parse_objects("cq")),
+    _objects("qp", ("ifname", "lqpn", "type", "state")),
+    _objects("mr", ("ifname", "mrlen"), ("ifname", "mrn")),
+    _objects("cq", ("ifname", "cqn", "cqe"), ("ifname", "cqe", "poll-ctx")),
     Json("rdma res show cm_id", (("ifname", "cm-idn"), ("ifname", "ps", "state")), _and_counts("cm_id", "cm_id")),
     Json(
         "rdma res show pd", (("ifname", "pdn", "local_dma_lkey"), ("ifname", "pdn", "users")), _and_counts("pd", "pd")
