@@ -43,10 +43,19 @@ class Commands(click.Group):
         return command
 
 
+def _version(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    # click's own asks for a translation of its message, which takes as long as ten of our modules.
+    if asked:
+        click.echo(f"rdmadiag, version {__version__}")
+        context.exit()
+
+
 @click.group(
     cls=Commands, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
 )
-@click.version_option(__version__, prog_name="rdmadiag")
+@click.option(
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
+)
 def cli() -> None:
     """Read the command line."""
 
