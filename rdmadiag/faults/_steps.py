@@ -161,7 +161,8 @@ class Worker(Step):
             f"{values} setsid {limit} {words} </dev/null >{self.name}.out 2>{self.name}.err 3>&- &\n"
             f"remember $! {self.name}.pid\n"
             f"setsid sh -c {shlex.quote(guard)} </dev/null >/dev/null 2>&1 3>&- &\n"
-            f"wait_for '[ -s {self.name}.out ]' || {{ tail -c 800 {self.name}.err >&2; false; }}"
+            f"wait_for '[ -s {self.name}.out ] || ! lives {self.name}.pid' || echo 'it said nothing in time' >&2\n"
+            f"[ -s {self.name}.out ] || {{ tail -c 800 {self.name}.err >&2; false; }}"
         )
 
     def undo(self) -> str:

@@ -26,8 +26,10 @@ started() { # PID: sets start to its start time in ticks; fails when it is gone
 }
 remember() { started $1 && echo "$1 $start" > $2; }
 lives() { read -r pid since 2>/dev/null < $1 && started $pid && [ "$start" = "$since" ]; }
-end_session() { # FILE: kill the whole session of the process in it
-  if lives $1; then kill -9 -$pid 2>/dev/null || kill -9 $pid; fi
+end_session() { # FILE: kill the whole session of the process in it, also when only its first process is gone
+  if lives $1; then kill -9 -$pid 2>/dev/null || kill -9 $pid
+  elif read -r pid since 2>/dev/null < $1 && ! started $pid; then kill -9 -$pid 2>/dev/null || :
+  fi
   gone "lives $1"
 }
 ask_owner() { # LINE: what the owner of our table says to it; asked there, for another nft would wait for a moment without changes
@@ -39,9 +41,11 @@ ask_owner() { # LINE: what the owner of our table says to it; asked there, for a
   ! grep -q Error nft.log
 }
 end_owner() { if lives owner.pid; then kill -9 $pid; fi; gone 'lives owner.pid'; }
+alive() { :; }
 soon() { # SECONDS: fails when they have passed since limit was unset
   read -r up rest < /proc/uptime
   [ -n "$limit" ] || limit=$((${up%.*} + $1))
+  alive
   [ ${up%.*} -lt $limit ] && sleep 0.05 3>&-
 }
 wait_for() { # TEST
@@ -174,6 +178,9 @@ def do_text(tag: str, title: str, steps: Sequence[Step], for_seconds: float) -> 
     Its time begins when all are done.
     """
     lines = ["set -e", f"cd {ROOT}/{tag}", ". ./functions", f"tell {shlex.quote(title)}"]
+    lines.append(
+        "alive() { echo ${up%.*} > beat; }"
+    )  # a step that waits for a program on a busy node is no sign of death
     lines.append(f"most={math.ceil(for_seconds) + 60}")
     for number, step in enumerate(steps):
         lines += [
