@@ -27,8 +27,8 @@ _FIRST_HEADER = {"rkey": "RETH", "syndrome": "AETH"}
 class Match:
     """Which packets: everything that is given must hold; `occurrence`, `probability` and `budget` in this order, after the rest.
 
-    `psn_relative` counts from the first PSN of the QP that the switch saw since the program started; `retransmission` 1 is the
-    first time that a PSN comes again. Ranges are (first, last).
+    `psn_relative` counts from the first PSN of the QP that the switch saw since the program started; `retransmission` 0 is
+    the first time that a PSN comes, 1 the first time that it comes again. Ranges are (first, last).
     """
 
     source: str = ""
@@ -163,7 +163,7 @@ def _match(value: Any, place: str) -> Match:
         psn_relative=relative,
         rkey=_number(entry.get("rkey"), f"{place}, rkey", 0, (1 << 32) - 1),
         syndrome=_range(entry.get("syndrome"), f"{place}, syndrome", 255),
-        retransmission=_range(entry.get("retransmission"), f"{place}, retransmission", 1 << 30, 1),
+        retransmission=_range(entry.get("retransmission"), f"{place}, retransmission", 1 << 30),
         occurrence=_range(entry.get("occurrence"), f"{place}, occurrence", 1 << 30, 1),
         probability=probability,
         seed=_number(entry.get("seed"), f"{place}, seed", 0, (1 << 63) - 1),

@@ -17,6 +17,8 @@ PASS: list[bytes | None] = [None]
 """The frame itself, as it now is in its buffer, and nothing else."""
 REMEMBERED_PSNS = 1 << 16
 """Newest PSNs of a QP whose repeats are counted."""
+ANSWERS = frozenset((0x0D, 0x0E, 0x0F, 0x10, 0x11, 0x12))
+"""RC opcodes whose PSNs are those of the other direction's requests."""
 HELD_BYTES = 64 << 20
 """Most bytes of packets kept back; beyond it they pass, and are counted as missed."""
 
@@ -57,12 +59,13 @@ class Flow:
     psns: dict[int, int] = field(default_factory=dict)
     waiting: list[_Held] = field(default_factory=list)
 
-    def repeats(self, psn: int) -> int:
-        """Note a PSN; return how often it was seen before."""
+    def repeats(self, psn: int, code: int) -> int:
+        """Note a PSN; return how often it was seen before, of requests and of answers apart."""
         if self.first < 0:
             self.first = psn
-        before = self.psns.get(psn, 0)
-        self.psns[psn] = before + 1
+        key = psn | 1 << 24 if code in ANSWERS else psn
+        before = self.psns.get(key, 0)
+        self.psns[key] = before + 1
         if len(self.psns) > REMEMBERED_PSNS:
             del self.psns[next(iter(self.psns))]
         return before
@@ -123,7 +126,7 @@ class Decider:
         if not flow.rules:
             return PASS
         psn = frame[bth + 9] << 16 | frame[bth + 10] << 8 | frame[bth + 11]
-        repeats = flow.repeats(psn)
+        repeats = flow.repeats(psn, frame[bth])
         for rule in flow.rules:
             if rule.open and self._meets(rule, flow, frame, frame[bth], psn, repeats):
                 return self._passed(flow, self._act(rule, flow, frame, now))

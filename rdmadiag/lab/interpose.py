@@ -1,9 +1,10 @@
-"""The program in a lab's switch that changes packets on their way: `python -S -m rdmadiag.lab.interpose`, started by rdmadiag.lab.inflight.
+"""The program in a lab's switch that changes packets on their way: `python -S -m rdmadiag.lab.interpose [PLAN]`.
 
 nftables rules (rdmadiag.lab.switch_rules) forward the packets of a change to a dummy netdev; they are read there, judged and
-changed (rdmadiag.lab.decide), and sent out of the port that the bridge would have chosen, in batches, in their order. The first
-line of input is the plan, the others are commands; each is answered by one line. The end of the input, or a signal, ends it.
-Standard library only.
+changed (rdmadiag.lab.decide), and sent out of the port that the bridge would have chosen, in batches, in their order.
+Started by rdmadiag.lab.inflight, the first line of input is the plan, the others are commands; each is answered by one line, and the end of
+the input, or a signal, ends it. As a step of an injection it has the plan (JSON) as its argument, no input, and prints what it did
+each TELL_SECONDS. Standard library only.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ SLOTS = 64
 SLOT_BYTES = 10240
 BUFFER_BYTES = 64 << 20
 REFRESH_SECONDS = 2.5
+TELL_SECONDS = 0.3
 RATE = "120mbit"
 """What visits the program at most: 4 KiB packets at about half of what it can do in an emulated guest that is not busy."""
 PREFIX = "rdf"
@@ -58,12 +60,20 @@ class _Batch:
         self.lengths = memoryview(self.headers).cast("B").cast("I")[_LENGTH_WORD::_WORDS]
 
 
+def _room(opened: socket.socket, force: int, ask: int) -> None:
+    # In a namespace of an ordinary user the kernel gives no more than its limit (net.core.rmem_max).
+    try:
+        opened.setsockopt(socket.SOL_SOCKET, force, BUFFER_BYTES)
+    except PermissionError:
+        opened.setsockopt(socket.SOL_SOCKET, ask, BUFFER_BYTES)
+
+
 class Wire:
     """Sockets: what arrives at the dummy netdev, and each port's way out."""
 
     def __init__(self, netdev: str) -> None:
         self.listener = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
-        self.listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, BUFFER_BYTES)
+        _room(self.listener, _SO_RCVBUFFORCE, socket.SO_RCVBUF)
         self.listener.bind((netdev, _ETH_P_ALL))
         self._ways: dict[str, socket.socket] = {}
         self._libc = libc()
@@ -94,7 +104,7 @@ class Wire:
         way = self._ways.get(port)
         if way is None:
             way = self._ways[port] = open_socket(port)
-            way.setsockopt(socket.SOL_SOCKET, _SO_SNDBUFFORCE, BUFFER_BYTES)
+            _room(way, _SO_SNDBUFFORCE, socket.SO_SNDBUF)
         vectors = self._out.vectors
         for first in range(0, len(frames), SLOTS):
             part = frames[first : first + SLOTS]
@@ -143,7 +153,7 @@ class Program:
             macs.setdefault(cable["host"], []).append(cable["mac"])
         self.decider = Decider([change for change in self.changes if not change.in_kernel], hosts)
         self.name = f"rdmadiag_inflight_{os.getpid()}"
-        self.netdev = f"{PREFIX}{os.getpid()}"
+        self.netdev = str(plan.get("netdev") or f"{PREFIX}{os.getpid()}")
         self.nft = Nft()
         _remove_left_over()
         _ip("link", "add", self.netdev, "mtu", str(SLOT_BYTES - 64), "type", "dummy")
@@ -160,19 +170,23 @@ class Program:
         self._refreshed = time.monotonic()
         self._kernel: dict[str, tuple[int, int]] = {}
 
-    def run(self) -> None:
-        """Change packets until the input ends."""
+    def run(self, commands: bool = True) -> None:
+        """Change packets until the input ends; without `commands` until a signal ends it, and tell what was done."""
         poll = select.poll()
         poll.register(self.wire.listener, select.POLLIN)
-        poll.register(0, select.POLLIN | select.POLLHUP)
-        rest = b""
+        if commands:
+            poll.register(0, select.POLLIN | select.POLLHUP)
+        rest, tell = b"", float("inf") if commands else 0.0
         while True:
             now = time.monotonic()
+            if now >= tell:
+                say(sums(self.counts()))
+                tell = now + TELL_SECONDS
             if now - self._refreshed > REFRESH_SECONDS:
                 self.nft.run(switch_rules.refresh(self.name))
                 self._refreshed = now
             due = self.decider.next_due()
-            wait = min(self._refreshed + REFRESH_SECONDS, due if due is not None else float("inf")) - now
+            wait = min(self._refreshed + REFRESH_SECONDS, tell, due if due is not None else float("inf")) - now
             ready = dict(poll.poll(max(wait, 0) * 1000))
             if 0 in ready:
                 data = os.read(0, 65536)
@@ -271,6 +285,12 @@ class Program:
         return last
 
 
+def sums(counts: dict[str, Any]) -> dict[str, int]:
+    """Return what all changes did together, and what passed through the program, as plain numbers."""
+    passed = {name: counts[name] for name in ("visited", "queue_full", "lost")}
+    return {n: sum(entry[n] for entry in counts["changes"]) for n in ("seen", "matched", "done", "missed")} | passed
+
+
 def _ip(*words: str) -> None:
     _run("ip", *words)
 
@@ -312,22 +332,27 @@ def _end(*_: object) -> None:
 
 
 def main() -> int:
-    """Run the plan that is the first line of the input."""
+    """Run the plan that is the argument, or the first line of the input."""
+    given = sys.argv[1:]
     try:
-        program = Program(json.loads(_first_line()))
+        program = Program(json.loads(given[0] if given else _first_line()))
     except (RdmadiagError, OSError, KeyError, TypeError, ValueError) as error:
-        say({"error": f"{type(error).__name__}: {error}"})
+        if given:
+            sys.stderr.write(f"rdmadiag: {type(error).__name__}: {error}\n")
+        else:
+            say({"error": f"{type(error).__name__}: {error}"})
         return 2
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, _end)
     try:
-        say({"ready": program.name, "pid": os.getpid()})
-        program.run()
+        if not given:
+            say({"ready": program.name, "pid": os.getpid()})
+        program.run(commands=not given)
     except (_Ended, BrokenPipeError):
         pass
     last = program.close()
     try:
-        say(last)
+        say(sums(last) if given else last)
     except BrokenPipeError:
         pass
     return 0

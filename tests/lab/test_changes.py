@@ -20,7 +20,7 @@ MATCHES = st.fixed_dictionaries(
         "opcode": st.sampled_from([0x0A, "RDMA_WRITE_LAST", ["RC_ACKNOWLEDGE", 0x06]]),
         "qp": st.one_of(PSN, st.fixed_dictionaries({"nth": st.integers(1, 9)}), st.just("0x11")),
         "psn": st.one_of(PSN, st.fixed_dictionaries({"relative": PSN}), st.just([5, 9])),
-        "retransmission": st.integers(1, 9),
+        "retransmission": st.integers(0, 9),
         "occurrence": st.one_of(st.integers(1, 9), st.just([2, 4])),
         "probability": st.floats(0.001, 1),
         "budget": st.integers(1, 99),

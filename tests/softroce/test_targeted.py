@@ -1,0 +1,207 @@
+"""Faults that hit chosen packets, on a real lab: what they do to verbs, both proofs, and that they come off whatever dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rdmadiag.inject import everything, in_lab, inject, status
+from rdmadiag.lab import Lab
+from tests.softroce.conftest import ROOT, Worker, environment, wait_until
+
+SIZE = 1 << 16
+"""Bytes of a message: 16 packets."""
+PLACE = "nft list tables; tc qdisc show; ip -o link; ls /run/rdmadiag-inject 2>/dev/null"
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give each test a journal of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def look(lab: Lab) -> Iterator[Callable[[], str]]:
+    """Return a function that reads the switch's state; at the end it must be as it was."""
+
+    def read() -> str:
+        return lab.run(["sh", "-c", PLACE], host="switch").text
+
+    before = read()
+    yield read
+    everything()
+    assert read() == before
+
+
+def under(
+    lab: Lab, verbs: Worker, fault: str, values: dict[str, Any], **work: Any
+) -> tuple[dict[str, Any], dict[str, int]]:
+    """Move data from h1 to h2 under a fault; return what came of it and what the fault counted. Both proofs must have come."""
+    with inject(fault, values, in_lab(lab), for_seconds=300) as injection:
+        told = verbs("compared", seconds=60.0, **work)
+        deadline = time.monotonic() + 60
+        while (fired := injection.fired()).answer != "yes" and time.monotonic() < deadline:
+            time.sleep(0.5)
+    assert (fired.own.answer, fired.other.answer) == ("yes", "yes"), fired
+    assert (injection.outcome.verdict, injection.outcome.problems) == ("FIRED", [])
+    return told, dict(fired.own.values)
+
+
+def test_a_byte_turned_with_a_valid_icrc_is_seen_by_who_compares_and_by_nobody_else(
+    lab: Lab, verbs: Worker, look: Callable[[], str]
+) -> None:
+    told, counted = under(lab, verbs, "payload-corrupted", {"nth": 4, "offset": 100}, count=1)
+    assert told["statuses"] == ["SUCCESS"] and told["states"] == ["RTS", "RTS"]
+    assert (told["wrong"], told["first_wrong"]) == (1, [3 * 4096 + 100])
+    assert not {"out_of_seq_request", "retry_exceeded_err"} & set(told["moved"][1])
+    assert counted == {"done": 1}
+
+
+@pytest.mark.long
+def test_an_rkey_rewritten_on_its_way_is_refused_by_the_peer(lab: Lab, verbs: Worker, look: Callable[[], str]) -> None:
+    told, counted = under(lab, verbs, "rkey-rewritten", {}, count=1)
+    assert told["statuses"] == ["REM_ACCESS_ERR"] and told["states"] == ["ERR", "ERR"]
+    assert told["touched"] is False and counted == {"done": 1}
+
+
+@pytest.mark.long
+def test_a_torn_write_leaves_its_first_packets_in_memory_and_an_error_at_the_requester(
+    lab: Lab, verbs: Worker, look: Callable[[], str]
+) -> None:
+    told, _ = under(lab, verbs, "torn-write", {}, count=1)
+    assert told["statuses"] == ["REM_INV_REQ_ERR"] and told["states"] == ["ERR", "ERR"]
+    assert (told["wrong"], told["first_wrong"][0]) == (4096, SIZE - 4096)
+
+
+@pytest.mark.long
+def test_a_write_whose_last_packet_is_lost_is_mended_by_what_follows(
+    lab: Lab, verbs: Worker, look: Callable[[], str]
+) -> None:
+    told, counted = under(lab, verbs, "write-last-lost", {"nth": 2}, count=4)
+    assert told["statuses"] == ["SUCCESS"] * 4 and told["wrong"] == 0
+    assert told["moved"][1]["out_of_seq_request"] >= 1 and counted == {"hit": 1}
+
+
+@pytest.mark.long
+def test_lost_read_responses_are_asked_for_again_without_a_nak(
+    lab: Lab, verbs: Worker, look: Callable[[], str]
+) -> None:
+    told, counted = under(
+        lab, verbs, "read-response-lost", {"percent": 10}, opcode="RDMA_READ", count=16, timeout=14, retry_cnt=6
+    )
+    assert set(told["statuses"]) == {"SUCCESS"} and told["wrong"] == 0
+    assert "out_of_seq_request" not in told["moved"][1] and told["moved"][0]["completer_retry_err"] >= 1
+    assert counted["hit"] >= 1
+
+
+@pytest.mark.long
+def test_what_is_lost_at_its_first_transmission_only_arrives_with_the_first_resend(
+    lab: Lab, verbs: Worker, look: Callable[[], str]
+) -> None:
+    told, counted = under(
+        lab, verbs, "first-transmission-lost", {"percent": 10, "source": "h1"}, count=16, retry_cnt=1, timeout=18
+    )
+    assert set(told["statuses"]) == {"SUCCESS"} and told["wrong"] == 0
+    assert told["moved"][1]["out_of_seq_request"] >= 1 and counted["done"] >= 2
+
+
+@pytest.mark.long
+def test_a_forged_nak_ends_work_that_the_responder_had_taken(lab: Lab, verbs: Worker, look: Callable[[], str]) -> None:
+    told, _ = under(lab, verbs, "forged-nak", {"victim": "h1", "rate": 1000}, count=200, size=4096)
+    assert "REM_ACCESS_ERR" in told["statuses"] and told["states"][0] == "ERR"
+
+
+# --- whatever dies ---
+
+HOLD = """
+import sys
+from rdmadiag.inject import in_lab, injector
+with injector.Injection("rkey-rewritten", {}, in_lab(sys.argv[1]), 600, lease_seconds=15) as injection:
+    print("on:", injection.tag, flush=True)
+    injection.wait()
+print(injection.outcome.verdict, injection.outcome.why, flush=True)
+"""
+
+
+@pytest.fixture
+def injector(lab: Lab, state: Path, look: Callable[[], str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """Put a changer on from a process of its own; its name too."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, lab.name],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=ROOT,
+        env=environment() | {"XDG_STATE_HOME": str(state)},
+    )
+    assert process.stdout and process.stderr
+    line = process.stdout.readline()
+    assert line.startswith("on: "), process.stderr.read()
+    yield process, line.split()[1]
+    if process.poll() is None:
+        process.kill()
+    process.communicate()
+
+
+def program(lab: Lab, tag: str, what: str) -> None:
+    """Kill the process whose number is in a file of an injection."""
+    text = f"cd /run/rdmadiag-inject/{tag} && read -r pid rest < {what} && kill -9 $pid"
+    assert lab.run(["sh", "-c", text], host="switch").code == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=str)
+def test_a_changer_comes_off_within_the_lease_when_its_injector_is_killed_or_stopped(
+    look: Callable[[], str], injector: tuple[subprocess.Popen[str], str], number: signal.Signals
+) -> None:
+    process, tag = injector
+    assert "rdmadiag_inflight" in look() and f"rdi{tag}" in look()
+    os.kill(process.pid, number)
+    wait_until(lambda: "rdmadiag_inflight" not in look() and f"rdi{tag}" not in look())
+    os.kill(process.pid, signal.SIGCONT)
+
+
+@pytest.mark.long
+def test_a_changer_comes_off_when_its_watchdog_is_killed(
+    lab: Lab, look: Callable[[], str], injector: tuple[subprocess.Popen[str], str]
+) -> None:
+    process, tag = injector
+    program(lab, tag, "watchdog.pid")
+    out, _ = process.communicate(timeout=120)
+    assert "ABORTED its watchdog is gone" in out
+    assert "rdmadiag_inflight" not in look() and f"rdi{tag}" not in look()
+
+
+@pytest.mark.long
+def test_killed_both_a_changers_rules_go_by_themselves_and_the_rest_with_the_next_start(
+    lab: Lab, look: Callable[[], str], injector: tuple[subprocess.Popen[str], str]
+) -> None:
+    process, tag = injector
+    process.kill()
+    program(lab, tag, "watchdog.pid")
+    wait_until(lambda: "rdmadiag_inflight" not in look())
+    process.wait()
+    assert [entry["state"] for entry in status()] == ["left behind"]
+    with inject("loss", {"percent": 1}, in_lab(lab), 60) as second:
+        assert [(result.tag, result.clean) for result in second.healed] == [(tag, True)]
+    assert f"rdi{tag}" not in look()
+
+
+@pytest.mark.long
+def test_a_changer_that_is_killed_ends_its_injection_as_aborted(
+    lab: Lab, look: Callable[[], str], injector: tuple[subprocess.Popen[str], str]
+) -> None:
+    process, tag = injector
+    program(lab, tag, "change.pid")
+    out, _ = process.communicate(timeout=120)
+    assert "ABORTED" in out and "no longer in force, and not by us" in out
+    assert "rdmadiag_inflight" not in look()
