@@ -36,6 +36,7 @@ PARAMETERS = (
     ),
 )
 MANY = 1_000_000
+BESIDE = "/tmp/kv-beside.out"
 
 
 class Serving:
@@ -95,7 +96,8 @@ def ends(setting: Setting) -> dict[str, End]:
     if given["beside"]:
         other = [*base, "send", reach, *shape, "--requests", str(MANY), "--tokens", str(given["tokens"])]
         other += _more("beside", given["beside"], client, server)
-        started = ["sh", "-c", f"{shlex.join(other)} < /dev/null > /dev/null 2>&1 & exec {shlex.join(started)}"]
+        text = f"{shlex.join(other)} --progress < /dev/null > {BESIDE} 2>&1 & beside=$!\n"
+        started = ["sh", "-c", f"{text}{shlex.join(started)}\ncode=$?; kill $beside; exit $code"]
     return {
         SERVER: End([*base, *serve], Serving(), package_path(), ends_with_input=True),
         CLIENT: End(started, Sending(), package_path(), seconds=given["seconds"]),

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
+import pytest
+
 from rdmadiag import workloads
 from rdmadiag.kv.live import Live
-from rdmadiag.workloads import Host, OnThisMachine
+from rdmadiag.workloads import Host, OnThisMachine, kv
 
 HERE = [Host(name, "none", 1, "lo", "127.0.0.1", "127.0.0.1") for name in ("h1", "h2")]
 
@@ -18,6 +23,22 @@ def test_a_transfer_tells_layers_claims_and_what_was_verified() -> None:
     assert result["content"]["answer"] == "yes" and result["content"]["bytes"] == result["claimed_bytes"]
     assert sorted(event.values["layer"] for event in run.events if event.kind == "layer") == [0, 0, 1, 1, 2, 2, 3, 3]
     assert result["results"]["client"]["published"] == 2
+
+
+def test_a_second_sender_runs_beside_and_ends_with_the_first(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    beside = tmp_path / "beside.out"
+    monkeypatch.setattr(kv, "BESIDE", str(beside))
+    given = {"seconds": 600, "layers": 2, "tokens": 64, "tcp_port": 0x6B77, "beside": "--tokens 16"}
+    with workloads.start("kv", OnThisMachine(HERE), given) as run:
+        run.wait(workloads.CLIENT, "verified", 60)
+        for _ in run.follow(60):
+            if "request 1: published over tcp0" in beside.read_text():
+                break
+        run.stop(workloads.CLIENT)
+        result = run.finish(60)
+    assert "request 1: published over tcp0" in beside.read_text()
+    assert result["content"]["wrong"] == 0 and result["content"]["blocks"] > 0
+    assert subprocess.run(["pgrep", "-f", "[1]27.0.0.1:27511"], check=False).returncode == 1  # nothing of it is left
 
 
 def test_recovery_is_told_as_error_reconnect_and_recovered() -> None:
