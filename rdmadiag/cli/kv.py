@@ -84,6 +84,13 @@ def _sending(function: Any) -> Any:
         click.option(
             "--seconds", type=click.FloatRange(0.1, 86400), help="Begin no request so long after the first one ended."
         ),
+        click.option(
+            "--first-request",
+            default=1,
+            show_default=True,
+            type=click.IntRange(0, 1 << 48),
+            help="Number of the first one; other senders to the same side must have others.",
+        ),
         click.option("--progress", is_flag=True, help="One line a request on standard error."),
         click.option("--no-audit", is_flag=True, help="Do not compare every byte at the end."),
         click.option("--output", help="Write what was measured there (JSON lines)."),
@@ -249,6 +256,7 @@ def _send(address: tuple[str, int], given: dict[str, Any], watch: Any = None) ->
         min(given["signal_every"], window),
         given["merge_bytes"],
         given["deadline"],
+        first_request=given["first_request"],
     )
     ways = run.Ways(given.get("devices", ()), attributes.parse(given["rc"]), given.get("bind", ""))
     watch = watch or (_progress if given["progress"] else None)

@@ -27,7 +27,10 @@ from rdmadiag.kv.transport import Granted, Transport
 
 
 class Settings(NamedTuple):
-    """How a client moves requests; `merge_bytes` is the longest work request, `deadline_seconds` the time of each."""
+    """How a client moves requests; `merge_bytes` is the longest work request, `deadline_seconds` the time of each.
+
+    Requests are numbered from `first_request` on; two senders to one listening side must not have numbers in common.
+    """
 
     mode: str = PUSH
     slots: int = 256
@@ -38,6 +41,7 @@ class Settings(NamedTuple):
     deadline_seconds: float = 5.0
     limits: Limits = Limits()
     seed: int = 2
+    first_request: int = 1
 
 
 Connect = Callable[[Route, Granted, memoryview, int, int], Transport]

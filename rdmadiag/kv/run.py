@@ -121,7 +121,7 @@ def send(
 
     session, first = client(), None
     try:
-        for number, arrival in enumerate(arrivals, 1):
+        for number, arrival in enumerate(arrivals, settings.first_request):
             if first is not None and seconds and time.monotonic() - first > seconds:
                 break
             if pace:

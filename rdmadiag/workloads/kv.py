@@ -95,6 +95,7 @@ def ends(setting: Setting) -> dict[str, End]:
     started = [*base, *send]
     if given["beside"]:
         other = [*base, "send", reach, *shape, "--requests", str(MANY), "--tokens", str(given["tokens"])]
+        other += ["--first-request", str(MANY + 1)]
         other += _more("beside", given["beside"], client, server)
         text = f"{shlex.join(other)} --progress < /dev/null > {BESIDE} 2>&1 & beside=$!\n"
         started = ["sh", "-c", f"{text}{shlex.join(started)}\ncode=$?; kill $beside; exit $code"]

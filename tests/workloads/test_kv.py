@@ -32,11 +32,11 @@ def test_a_second_sender_runs_beside_and_ends_with_the_first(monkeypatch: pytest
     with workloads.start("kv", OnThisMachine(HERE), given) as run:
         run.wait(workloads.CLIENT, "verified", 60)
         for _ in run.follow(60):
-            if "request 1: published over tcp0" in beside.read_text():
+            if "request 1000001: published over tcp0" in beside.read_text():
                 break
         run.stop(workloads.CLIENT)
         result = run.finish(60)
-    assert "request 1: published over tcp0" in beside.read_text()
+    assert "request 1000001: published over tcp0" in beside.read_text()
     assert result["content"]["wrong"] == 0 and result["content"]["blocks"] > 0
     assert subprocess.run(["pgrep", "-f", "[1]27.0.0.1:27511"], check=False).returncode == 1  # nothing of it is left
 
