@@ -49,6 +49,7 @@ class Holder:
             "on": entry.on,
             "parameters": dict(entry.parameters),
             "for_seconds": entry.for_seconds,
+            "background": entry.background,
             "begin_seconds": None,
             "end_seconds": None,
             "reverted": YES,
@@ -56,6 +57,7 @@ class Holder:
             "waited_for": self.waits_for(),
         }
         self._thread: threading.Thread | None = None
+        self._let_go = threading.Event()
 
     def waits_for(self) -> str:
         """Say what it waits for."""
@@ -90,7 +92,9 @@ class Holder:
             self._thread.start()
 
     def join(self) -> None:
-        """Wait until it is off."""
+        """Wait until it is off; what is of the background is taken off now."""
+        if self.entry.background:
+            self._let_go.set()
         if self._thread is not None:
             self._thread.join()
 
@@ -160,7 +164,7 @@ class Holder:
         from rdmadiag.inject import proof
 
         while not injection.wait(POLL_SECONDS):
-            if self.stage.stopping():
+            if self.stage.stopping() or self._let_go.is_set():
                 return
             if self.entry.budget:
                 now = proof.counts(injection.node, injection.plan, injection.tag)

@@ -46,6 +46,8 @@ class Held(NamedTuple):
     """When it began to be put on; at `begin_seconds` it was."""
     off_seconds: float | None = None
     """When it was seen to be off; at `end_seconds` it began to be taken off."""
+    background: bool = False
+    """It is of the surroundings: no time is counted from it."""
 
 
 class Measured(NamedTuple):

@@ -177,7 +177,7 @@ def _proofs(found: Scenario) -> None:
 def _times(found: Scenario, names: list[str]) -> None:
     end = 0.0
     for n, one in enumerate(found.timeline):
-        if one.at_seconds is not None:
+        if one.at_seconds is not None and not one.background:
             end = max(end, one.at_seconds + one.for_seconds)
         name, dot, what = one.event.rpartition(".")
         if dot and what in ("begin", "end") and name not in names[:n]:

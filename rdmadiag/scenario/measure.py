@@ -61,8 +61,9 @@ def read(folder: Folder) -> Run:
     quantities |= _of_result(result)
     quantities |= _of_goodput(flow, deliveries, faults)
     quantities |= _of_events(events, math.inf if end is None else end)
-    begins = [held.begin_seconds for held in faults if held.begin_seconds is not None]
-    starts = [held.start_seconds for held in faults if held.start_seconds is not None]
+    tried = [held for held in faults if not held.background]
+    begins = [held.begin_seconds for held in tried if held.begin_seconds is not None]
+    starts = [held.start_seconds for held in tried if held.start_seconds is not None]
     if begins:
         quantities |= _detected(events, min([*begins, *starts]), min(begins), math.inf if end is None else end)
     quantities |= _of_samples(samples, end)
@@ -140,6 +141,7 @@ def _held(entry: Mapping[str, Any]) -> Held:
         str(entry.get("waited_for", "")),
         _number(entry, "start_seconds"),
         _number(entry, "off_seconds"),
+        entry.get("background") is True,
     )
 
 
@@ -214,7 +216,7 @@ def _plain(value: Any) -> Any:
 
 
 def _of_goodput(flow: Goodput, deliveries: Sequence[Delivery], faults: Sequence[Held]) -> dict[str, Measure]:
-    begun = [held for held in faults if held.begin_seconds is not None]
+    begun = [held for held in faults if held.begin_seconds is not None and not held.background]
     origin = "events.jsonl"
     if not begun:
         mean, longest = flow.between(0.0, flow.end), stall(deliveries, 0.0, flow.end)
@@ -223,7 +225,10 @@ def _of_goodput(flow: Goodput, deliveries: Sequence[Delivery], faults: Sequence[
     start = min([begin, *(held.start_seconds for held in begun if held.start_seconds is not None)])
     ends = [held.end_seconds for held in begun if held.end_seconds is not None]
     end = max(ends, default=None) if len(ends) == len(begun) else None
-    before = flow.between(0.0, start)
+    around = [
+        h.begin_seconds for h in faults if h.background and h.begin_seconds is not None and h.begin_seconds < start
+    ]
+    before = flow.between(max(around, default=0.0), start)
     found: dict[str, Any] = {"goodput_before": before, "stall_seconds": stall(deliveries, begin, flow.end)}
     told: dict[str, str] = {}
     if end is not None:

@@ -239,15 +239,20 @@ class _Running:
         values = dict(self.scenario.workload_parameters)
         if "seed" not in values and any(one.name == "seed" for one in adapter.PARAMETERS):
             values["seed"] = self.scenario.seed
-        with workloads.start(self.scenario.workload, _Behind(lab), values) as running:
+        with (
+            workloads.start(self.scenario.workload, _Behind(lab), values) as running,
+            contextlib.ExitStack() as surroundings,
+        ):
             self._workload = running
             begun = next(e.seconds for e in running.events if e.end == workloads.CLIENT and e.kind == "ready")
             self._zero = time.monotonic() - running.now() + begun
             self._total = self._estimate()
+            for holder in self._holders:  # of the background: until the workload has ended
+                surroundings.callback(holder.join)
             try:
                 self._go_on(running, begun)
             finally:
-                for holder in self._holders:
+                for holder in self._tried():
                     holder.join()
             self._step("workload ends")
             self.facts["workload"]["end_seconds"] = round(self.now(), 4)
@@ -274,30 +279,36 @@ class _Running:
                 self.folder.file("workload", os.path.basename(path)).write_bytes(ran.out)
 
     def _estimate(self) -> float:
-        ends = [(e.at_seconds or 0.0) + e.then_seconds + e.for_seconds for e in self.scenario.timeline]
+        tried = (e for e in self.scenario.timeline if not e.background)
+        ends = [(e.at_seconds or 0.0) + e.then_seconds + e.for_seconds for e in tried]
         return max(ends, default=0.0) + self.scenario.settle_seconds
 
+    def _tried(self) -> list[Holder]:
+        return [holder for holder in self._holders if not holder.entry.background]
+
     def _go_on(self, running: Any, begun: float) -> None:
-        settle_from: float | None = None if self._holders else 0.0
+        tried = self._tried()
+        settle_from: float | None = None if tried else 0.0
         during: float | None = None
         while True:
             self._hear(running, begun)
             now = self.now()
             for holder in self._holders:
                 holder.begin_if_due()
+            for holder in tried:
                 if during is None and holder.record["begin_seconds"] is not None:
                     during = holder.record["begin_seconds"] + min(holder.entry.for_seconds / 2, 2.0)
             if during is not None and now >= during and DURING not in self._asked:
                 self._collect(DURING)
-            if settle_from is None and self._holders and all(holder.over for holder in self._holders):
+            if settle_from is None and tried and all(holder.over for holder in tried):
                 settle_from = now
-            begun_one = any(holder.begun for holder in self._holders)
+            begun_one = any(holder.begun for holder in tried)
             self._abort_if(now, settle_from if settle_from is not None else None if begun_one else 0.0)
             if self._stop or not running.is_running(workloads.CLIENT):
                 return
             if settle_from is not None and now >= settle_from + self.scenario.settle_seconds:
                 return
-            active = [holder.entry.name for holder in self._holders if holder.begun and not holder.over]
+            active = [holder.entry.name for holder in tried if holder.begun and not holder.over]
             what = f"fault {', '.join(active)}" if active else "settling" if settle_from is not None else "steady state"
             self._progress(Step(what, now, max(self._total, now)))
             time.sleep(TICK_SECONDS)

@@ -31,6 +31,8 @@ class Injection(NamedTuple):
     nth: int
     then_seconds: float
     budget: Mapping[str, float]
+    background: bool = False
+    """It is held until the run is over, and no time is counted from it."""
 
 
 class Scenario:
@@ -86,6 +88,7 @@ def _injection(entry: Mapping[str, Any]) -> Injection:
         int(event.get("count", 1)),
         float(event.get("then_seconds", 0.0)),
         entry.get("budget", {}),
+        bool(entry.get("background", False)),
     )
 
 

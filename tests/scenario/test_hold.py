@@ -156,3 +156,15 @@ def test_a_step_that_could_not_be_done_is_not_begun_and_its_undoing_is_judged() 
         holder.join()
         assert (holder.record["begin_seconds"], holder.record["reverted"]) == (None, reverted)
         assert "could not be done" in holder.record["waited_for"]
+
+
+def test_what_is_of_the_background_is_held_until_it_is_let_go() -> None:
+    injection = Held()
+    stage = Stage(injection)
+    stage.time = 3.0
+    holder = Holder(ENTRY._replace(background=True), stage)
+    holder.begin_if_due()
+    while injection.waited < 3:
+        assert not holder.over
+    holder.join()
+    assert holder.over and holder.record["reverted"] == "yes" and holder.record["background"] is True

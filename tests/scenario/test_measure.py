@@ -95,6 +95,28 @@ def test_a_run_that_was_otherwise_gets_another_verdict(run: Path, change: Change
     assert found["verdict"] == verdict, found["reason"]
 
 
+def test_no_time_is_counted_from_what_is_of_the_background(run: Path) -> None:
+    before = measure.read(Folder(run)).measured.quantities
+
+    def add(data: Any) -> None:
+        around = {
+            **data["faults"][0],
+            "name": "dcqcn",
+            "begin_seconds": 0.5,
+            "start_seconds": 0.1,
+            "end_seconds": 1e4,
+            "off_seconds": 1e4,
+        }
+        data["faults"].append({**around, "background": True})
+
+    edit(run / "run.json", add)
+    with_it = measure.read(Folder(run)).measured
+    names = ("goodput_during", "goodput_after", "stall_seconds", "first_byte_seconds", "detect_seconds")
+    assert [with_it.quantities[name].value for name in names] == [before[name].value for name in names]
+    assert [held.background for held in with_it.faults] == [False, True]
+    assert with_it.quantities["goodput_before"].value is not None
+
+
 def test_goodput_that_did_not_come_back_is_never_and_fails(run: Path) -> None:
     lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     kept = [line for line in lines if line["seconds"] < 10 or line["kind"] not in ("layer", "progress", "verified")]
