@@ -393,7 +393,7 @@ WORDS = {
     "kernel_event": "the kernel log (dmesg -T)",
     "link": "the physical link (sudo mlxlink -d DEVICE -m -c)",
     **dict.fromkeys(
-        ("kv_transfer", "kv_request", "kv_operation", "kv_goodput", "kv_event"),
+        ("kv_transfer", "kv_request", "kv_operation", "kv_goodput", "kv_event", "kv_route", "kv_path", "kv_job"),
         "KV-cache transfers (rdmadiag kv run --output FILE)",
     ),
     "kv_cache": "a KV block store",

@@ -1045,7 +1045,7 @@ CREATE TABLE register (
 CREATE TABLE kv_transfer (
   node TEXT,                 -- node
   run TEXT,                  -- name of the run (made by the run)
-  mode TEXT,                 -- push, push_imm, pull
+  mode TEXT,                 -- push, push_imm, pull; dual: blocks of a store by two paths
   peer TEXT,                 -- peer's address and port (control channel)
   path TEXT,                 -- route that the run began with
   kind TEXT,                 -- what that route is: rdma, tcp
@@ -1082,6 +1082,7 @@ CREATE TABLE kv_request (
   state TEXT,                -- published, failed
   why TEXT,                  -- why it failed
   seconds REAL,              -- time from asking for slots to the publication [s]
+  moving_seconds REAL,       -- part of it in which its work requests were under way [s]
   bytes INTEGER,             -- its payload [bytes]
   blocks INTEGER,            -- blocks of tokens [count]
   retries INTEGER,           -- times that it was tried again [count]
@@ -1129,7 +1130,7 @@ CREATE TABLE kv_goodput (
 CREATE TABLE kv_event (
   node TEXT,                 -- node
   run TEXT,                  -- run
-  event TEXT,                -- begin (one a run), detected (a failed status), reconnect (begun after it), moved (another device), fallback (another kind of path), not_connected (a path could not be connected), session (the peer's process came back), resend, fault, fault_removed, demoted, probation, returned, preempted
+  event TEXT,                -- begin (one a run), detected (a failed status), reconnect (begun after it), moved (another device), fallback (another kind of path), back (a better path that was left before), not_connected (a path could not be connected), session (another session, the control channel was gone), peer_gone (nobody took one), resend, fault, fault_removed, demoted, probation, returned, preempted
   seconds REAL,              -- when, from the beginning of the run [s]
   request INTEGER,           -- request
   status TEXT,               -- status that led to it, as kv_operation.status
@@ -1140,7 +1141,7 @@ CREATE TABLE kv_event (
   origin TEXT                -- file:line
 );
 
--- Routes that such runs used, and what their devices' own counters say went over them. (record route)
+-- Routes that such runs used, and what their devices' own counters say went over them. (record route; rdmadiag workload run)
 CREATE TABLE kv_route (
   node TEXT,                 -- node
   run TEXT,                  -- run
@@ -1148,6 +1149,7 @@ CREATE TABLE kv_route (
   kind TEXT,                 -- rdma, tcp
   device TEXT,               -- RDMA device of the connecting side; the netdev that TCP was bound to
   peer_device TEXT,          -- RDMA device of the listening side
+  same_device INTEGER,       -- 1 where that is the same device of the same machine, 0 where not
   path_mtu INTEGER,          -- path MTU [bytes]
   qpns TEXT,                 -- QPs of the connecting side, one after the other, with those that replaced them
   connections INTEGER,       -- times that it was connected [count]
@@ -1157,6 +1159,45 @@ CREATE TABLE kv_route (
   packets_received INTEGER,  -- packets that it received [count]
   wire_bytes_sent INTEGER,   -- bytes that it sent; NULL on rxe, which counts packets only [bytes]
   wire_bytes_received INTEGER, -- bytes that it received [bytes]
+  origin TEXT                -- file:line
+);
+
+-- The paths of a dual-path run, and how they were. (record path)
+CREATE TABLE kv_path (
+  node TEXT,                 -- node
+  run TEXT,                  -- run
+  path TEXT,                 -- route
+  kind TEXT,                 -- rdma, tcp
+  state TEXT,                -- at the end of the run: healthy, demoted, probation
+  probes INTEGER,            -- times that it was asked, between two jobs [count] (empty WRITE)
+  probes_failed INTEGER,     -- of those, without an answer [count]
+  rtt_p50_seconds REAL,      -- median round trip of the others, posting and completion included [s]
+  rtt_p99_seconds REAL,      -- 99th percentile of it [s]
+  expected_bytes_per_second REAL, -- the most that the run expected of it [bytes/s] (--path-rates)
+  bytes_per_second REAL,     -- payload per time in which a chunk was under way [bytes/s]
+  bytes INTEGER,             -- payload of whole chunks [bytes]
+  jobs INTEGER,              -- jobs that ended on it [count]
+  jobs_failed INTEGER,       -- times that a job failed on it and went on elsewhere [count]
+  preempted INTEGER,         -- times that a job gave way to one of a higher priority [count]
+  demotions INTEGER,         -- times that it was left [count]
+  away_seconds REAL,         -- time between being left and being healthy again [s]
+  queue_max INTEGER,         -- most jobs that waited on it [count]
+  origin TEXT                -- file:line
+);
+
+-- Jobs of a dual-path run, by what they were and the path on which they ended. (record job)
+CREATE TABLE kv_job (
+  node TEXT,                 -- node
+  run TEXT,                  -- run
+  kind TEXT,                 -- control, data
+  priority INTEGER,          -- higher goes first
+  size TEXT,                 -- small (at most 16 KiB), bulk
+  path TEXT,                 -- route
+  jobs INTEGER,              -- how many [count]
+  bytes INTEGER,             -- their payload [bytes]
+  waited_p50_seconds REAL,   -- median time from the order to the beginning [s]
+  waited_max_seconds REAL,   -- longest [s]
+  took_p50_seconds REAL,     -- median time from the beginning to the end, with what went before it in between [s]
   origin TEXT                -- file:line
 );
 

@@ -174,6 +174,8 @@ class Rails:
         used["connections"] += 1
         used["qpns"] += found.qpns
         used |= {"peer_device": found.peer_device, "path_mtu": found.path_mtu}
+        if granted.here is not None:
+            used["same_device"] = int(granted.here and found.peer_device == route.name)
         return found
 
     def close(self) -> None:

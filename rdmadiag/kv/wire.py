@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+_BOOT = "/proc/sys/kernel/random/boot_id"
 _RDMA = "/sys/class/infiniband/{0}/ports/1"
 
 
@@ -26,6 +27,15 @@ def _value(path: str) -> int | None:
             return int(file.read())
     except (OSError, ValueError):
         return None
+
+
+def machine() -> str:
+    """Return what two programs on one running kernel have in common (its boot_id); empty when it cannot be read."""
+    try:
+        with open(_BOOT, encoding="ascii") as file:
+            return file.read().strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def read(kind: str, device: str) -> Counters:

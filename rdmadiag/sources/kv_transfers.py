@@ -9,7 +9,9 @@ from typing import Any
 
 from rdmadiag.evidence.row import Gap, Line, Row, Text
 
-TABLES = ("kv_transfer", "kv_request", "kv_operation", "kv_goodput", "kv_event", "kv_cache")
+TABLES = (
+    "kv_transfer", "kv_request", "kv_operation", "kv_goodput", "kv_event", "kv_route", "kv_path", "kv_job", "kv_cache",
+)  # fmt: skip
 SCHEMA = "rdmadiag.kv/1"
 _MOST = 1 << 63
 
