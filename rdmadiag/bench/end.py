@@ -13,7 +13,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from rdmadiag.verbs.endpoint import Endpoint, prepared, stream
+from rdmadiag.bench.whole import Whole
+from rdmadiag.errors import RdmadiagError
+from rdmadiag.verbs.endpoint import DEFAULTS, Endpoint, prepared, stream
 from rdmadiag.verbs.errors import NotFinished
 from rdmadiag.verbs.posting import Wr
 from rdmadiag.verbs.qp import Qp
@@ -21,6 +23,7 @@ from rdmadiag.verbs.qp import Qp
 MEMORY_BYTES = 16 << 20
 DEPTH = 512
 WRITE, IMM, READ = "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ"
+WHOLE = "whole"
 LONGEST_SECONDS = 120.0
 
 
@@ -109,17 +112,43 @@ def post_seconds(pair: Pair, asked: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+class Answers:
+    """What the measuring program is asked; a whole transfer's session is kept as long as the same is asked."""
+
+    def __init__(self, near: str, far: str) -> None:
+        self._near, self._far = near, far
+        self._pair = Pair(near, far)
+        self._whole: Whole | None = None
+
+    def close(self) -> None:
+        """End the session of whole transfers."""
+        if self._whole is not None:
+            self._whole.close()
+            self._whole = None
+
+    def answer(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Make one measurement. Raises NotFinished, RdmadiagError."""
+        if asked["op"] == "post":
+            return post_seconds(self._pair, asked)
+        if asked["op"] != WHOLE:
+            return self._pair.measure(asked)
+        if self._whole is None or any(self._whole.asked[name] != asked[name] for name in self._whole.asked):
+            self.close()
+            self._whole = Whole(self._near, self._far, asked, DEFAULTS)
+        return self._whole.measure()
+
+
 def main() -> int:
     """Answer requests until the input ends."""
-    pair = Pair(sys.argv[1], sys.argv[2])
+    answers = Answers(sys.argv[1], sys.argv[2])
     print(json.dumps({"ready": True, "memory_bytes": MEMORY_BYTES}), flush=True)  # noqa: T201
     for line in sys.stdin:
-        asked = json.loads(line)
         try:
-            answer = post_seconds(pair, asked) if asked["op"] == "post" else pair.measure(asked)
-        except NotFinished as error:
+            answer = answers.answer(json.loads(line))
+        except (NotFinished, RdmadiagError, OSError) as error:
             answer = {"problem": str(error)}
         print(json.dumps(answer), flush=True)  # noqa: T201
+    answers.close()
     return 0
 
 

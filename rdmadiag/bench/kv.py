@@ -20,6 +20,7 @@ OPS = {"push": "RDMA_WRITE", "imm": "RDMA_WRITE_WITH_IMM", "pull": "RDMA_READ"}
 AGAINST = {"push": "ib_write_bw", "imm": "ib_write_bw", "pull": "ib_read_bw"}
 SIZES = (4096, 16384, 65536, 262144, 1 << 20)
 DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
+WHOLE = "whole"
 SIZE_MOST, DEPTH_MOST = 1 << 20, 256
 SIGNAL_EVERY = 8
 ANSWER_SECONDS = 180.0
@@ -33,7 +34,7 @@ class BenchError(RdmadiagError):
 class Plan(NamedTuple):
     """What is measured: runs of `volume_bytes` (at least 16 blocks), `repeats` of each point of the sweep.
 
-    `pairs` with perftest are made of each size in `pair_sizes`, at `depth`.
+    `pairs` with perftest are made of each size in `pair_sizes`, at `depth`; with `whole` also of whole KV transfers.
     """
 
     modes: tuple[str, ...] = tuple(OPS)
@@ -44,6 +45,7 @@ class Plan(NamedTuple):
     repeats: int = 3
     depth: int = 32
     volume_bytes: int = 16 << 20
+    whole: bool = False
 
     def count(self, size: int) -> int:
         """Return the blocks of a run."""
@@ -107,11 +109,20 @@ class Device:
     def rate(self, mode: str, size: int, depth: int, count: int) -> float:
         """Measure one run [bytes/s]. Raises BenchError when a request failed, or content is not what was sent."""
         every = min(SIGNAL_EVERY, max(1, depth // 2))
-        told = self.ask(op=OPS[mode], size=size, window=depth, signal_every=every, count=count)
-        if told["failed"] or told["wrong"]:
+        return self._rate(self.ask(op=OPS[mode], size=size, window=depth, signal_every=every, count=count), mode, depth)
+
+    def whole_rate(self, mode: str, size: int, depth: int, count: int) -> float:
+        """Measure one whole KV transfer [bytes/s]: manifest and layers in the time, making and verifying not. Raises BenchError."""
+        every = min(SIGNAL_EVERY, max(1, depth // 2))
+        return self._rate(
+            self.ask(op=WHOLE, mode=mode, size=size, window=depth, signal_every=every, count=count), mode, depth
+        )
+
+    def _rate(self, told: dict[str, Any], mode: str, depth: int) -> float:
+        if told["failed"] or told["wrong"] or not told["compared"]:
             raise BenchError(
-                f"{mode}, size {size}, depth {depth}: {told['failed']} requests failed, "
-                f"{told['wrong']} of {told['compared']} blocks are not what was sent"
+                f"{mode}, {told['bytes']} bytes, depth {depth}: {told['failed']} requests failed, {told['wrong']} of "
+                f"{told['compared']} blocks are not what was sent. {told.get('why') or ''}".strip()
             )
         return float(told["bytes"] / told["seconds"])
 
@@ -176,34 +187,35 @@ def _pairs(
     place: Place, device: Device, near: Host, far: Host, plan: Plan, progress: Progress
 ) -> Iterator[dict[str, Any]]:
     port = 18900
-    for mode in plan.modes:
-        for size in plan.pair_sizes:
-            ours: list[float] = []
-            theirs: list[float] = []
-            device.rate(mode, size, plan.depth, plan.count(size))  # pages and QPs are warm, as perftest's are
-            for nth in range(plan.pairs):
-                progress(f"{mode} {size} bytes against {AGAINST[mode]}, pair {nth + 1} of {plan.pairs}")
-                port += 1
-
-                def their(port: int = port, mode: str = mode, size: int = size) -> float:
-                    return perftest_rate(place, near, far, AGAINST[mode], size, plan.count(size), plan.depth, port)
-
-                if nth % 2:  # who is first changes, so that a drift of the machine is nobody's
-                    theirs.append(their())
-                ours.append(device.rate(mode, size, plan.depth, plan.count(size)))
-                if not nth % 2:
-                    theirs.append(their())
-            if plan.pairs:
-                ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
-                yield {
-                    "mode": mode,
-                    "size": size,
-                    "depth": plan.depth,
-                    "against": AGAINST[mode],
-                    "bytes_per_second": _median(ours),
-                    "against_bytes_per_second": _median(theirs),
-                    "ratio": _median(ratios),
-                }
+    measures = [("blocks", device.rate), *([("whole transfer", device.whole_rate)] if plan.whole else [])]
+    for what, measure_ours in measures:
+        for mode in plan.modes:
+            for size in plan.pair_sizes:
+                ours: list[float] = []
+                theirs: list[float] = []
+                count = plan.count(size)
+                measure_ours(mode, size, plan.depth, count)  # pages and QPs are warm, as perftest's are
+                for nth in range(plan.pairs):
+                    progress(f"{mode} {what}, {size} bytes, against {AGAINST[mode]}, pair {nth + 1} of {plan.pairs}")
+                    port += 1
+                    their = (place, near, far, AGAINST[mode], size, count, plan.depth, port)
+                    if nth % 2:  # who is first changes, so that a drift of the machine is nobody's
+                        theirs.append(perftest_rate(*their))
+                    ours.append(measure_ours(mode, size, plan.depth, count))
+                    if not nth % 2:
+                        theirs.append(perftest_rate(*their))
+                if plan.pairs:
+                    ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
+                    yield {
+                        "what": what,
+                        "mode": mode,
+                        "size": size,
+                        "depth": plan.depth,
+                        "against": AGAINST[mode],
+                        "bytes_per_second": _median(ours),
+                        "against_bytes_per_second": _median(theirs),
+                        "ratio": _median(ratios),
+                    }
 
 
 def _points(device: Device, plan: Plan, progress: Progress) -> Iterator[dict[str, Any]]:

@@ -62,7 +62,7 @@ def _by_size(axes: Any, result: dict[str, Any], mode: str) -> None:
     own = sorted((p for p in result["points"] if p["mode"] == mode and p["depth"] == depth), key=lambda p: p["size"])
     _line(axes, [p["size"] for p in own], [p["bytes_per_second"] for p in own], mode, color=colour, marker="o")
     if mode != "imm":  # it has the same peer as push
-        pairs = [p for p in result["pairs"] if p["mode"] == mode]
+        pairs = [p for p in result["pairs"] if p["mode"] == mode and p["what"] == "blocks"]
         theirs = [p["against_bytes_per_second"] for p in pairs]
         name = pairs[0]["against"] if pairs else ""
         _line(axes, [p["size"] for p in pairs], theirs, name, color=colour, marker="s", linestyle=":", alpha=0.7)

@@ -49,22 +49,25 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: tuple[st
 )
 @click.option("--volume", default="16M", show_default=True, help="Bytes of a run (at least 16 blocks).")
 @click.option("--no-sweep", is_flag=True, help="Only the pairs.")
+@click.option("--whole", is_flag=True, help="Pairs of whole KV transfers too: manifest, layers, verified afterwards.")
 @click.option("--plot", "plots", multiple=True, help="Write a picture there (.png, .svg); may be given twice.")
 @click.option("--output", help="Write the JSON there too.")
 @FORMAT
 def kv(
     lab_name: str, modes: tuple[str, ...], sizes: tuple[int, ...], depths: tuple[int, ...], pairs: int, repeats: int,
-    volume: str, no_sweep: bool, plots: tuple[str, ...], output: str | None, form: str,
+    volume: str, no_sweep: bool, whole: bool, plots: tuple[str, ...], output: str | None, form: str,
 ) -> None:  # fmt: skip
     """Move blocks by WRITE (push), WRITE_WITH_IMM (imm) and READ (pull) between two devices of a lab.
 
     Rates are medians with an interval (95 %, by order statistics). Content is compared outside the time that is measured. The knee is
-    the smallest block size, then the smallest depth, that brings 95 % of the best; it is what is recommended.
+    the smallest block size, then the smallest depth, that brings 95 % of the best; it is what is recommended. --whole adds pairs of
+    transfers as `kv send` makes them, a listening process at the other device; making and verifying blocks is not in their time.
 
     \b
     Examples:
       rdmadiag bench kv --plot bench.png --plot bench.svg
       rdmadiag bench kv --lab fast --mode pull --format json
+      rdmadiag bench kv --whole --mode push --size 64K --size 1M --no-sweep
     """
     from rdmadiag import lab, workloads
     from rdmadiag.bench.kv import DEPTHS, OPS, SIZES, Plan, measure
@@ -83,6 +86,7 @@ def kv(
         pair_sizes=chosen,
         pairs=pairs,
         repeats=repeats,
+        whole=whole,
         volume_bytes=_numbers(click.get_current_context(), None, (volume,))[0],  # type: ignore[arg-type]
     )
     result = measure(workloads.InLab(found), ("h1", "h2"), plan, _output.progress)
@@ -119,11 +123,20 @@ def _lines(result: dict[str, Any]) -> list[str]:
     ]
     if result["pairs"]:
         rows = [
-            (p["mode"], words(p["size"]), p["depth"], _rate(p["bytes_per_second"]), p["against"],
+            (p["mode"], p["what"], words(p["size"]), p["depth"], _rate(p["bytes_per_second"]), p["against"],
              _rate(p["against_bytes_per_second"]), _ratio(p["ratio"]))
             for p in result["pairs"]
         ]  # fmt: skip
-        heads = ("mode", "block", "depth", "here", "against", "there", f"ratio of {result['plan']['pairs']} pairs")
+        heads = (
+            "mode",
+            "what",
+            "block",
+            "depth",
+            "here",
+            "against",
+            "there",
+            f"ratio of {result['plan']['pairs']} pairs",
+        )
         lines += [*_output.columns(rows, heads), ""]
     depths = sorted({p["depth"] for p in result["points"]})
     for mode in result["plan"]["modes"]:

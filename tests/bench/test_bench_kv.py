@@ -34,7 +34,7 @@ RESULT: dict[str, Any] = {
     "python": {"post_seconds_each": 1e-6, "all_seconds_each": 2e-6},
     "pairs": [
         {
-            "mode": "push", "size": 65536, "depth": 32, "against": "ib_write_bw", "bytes_per_second": value(58e6),
+            "what": "blocks", "mode": "push", "size": 65536, "depth": 32, "against": "ib_write_bw", "bytes_per_second": value(58e6),
             "against_bytes_per_second": value(60e6), "ratio": value(0.97),
         }
     ],

@@ -28,3 +28,15 @@ def test_blocks_are_compared_after_each_run(lab: Lab) -> None:
         for op in ("RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ"):
             told = device.ask(op=op, **asked)
             assert (told["failed"], told["wrong"], told["compared"]) == (0, 0, 100), (op, told)
+
+
+def test_a_whole_transfer_is_moved_verified_and_compared_with_perftest(lab: Lab) -> None:
+    plan = Plan(
+        modes=("push",), sizes=(), depths=(), pair_sizes=(65536,), pairs=1, repeats=1, volume_bytes=1 << 20, whole=True
+    )
+    result = measure(workloads.InLab(lab), ("h1", "h2"), plan)
+    assert [(pair["what"], pair["against"]) for pair in result["pairs"]] == [
+        ("blocks", "ib_write_bw"),
+        ("whole transfer", "ib_write_bw"),
+    ]
+    assert all(pair["bytes_per_second"]["median"] > 0 for pair in result["pairs"])
