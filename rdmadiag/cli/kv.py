@@ -51,6 +51,10 @@ def _listening(function: Any) -> Any:
             help="done: believe the sender, as some engines do.",
         ),
         click.option("--unfenced", is_flag=True, help="Lend slots again when a lease runs out, as some engines do."),
+        click.option(
+            "--store",
+            help="Serve blocks of a store (mode dual): how many in memory, how many in a file, as in 32,128.",
+        ),
     ):
         function = option(function)
     return function
@@ -58,7 +62,19 @@ def _listening(function: Any) -> Any:
 
 def _sending(function: Any) -> Any:
     for option in (
-        click.option("--mode", type=click.Choice(["push", "push_imm", "pull"]), default="push", show_default=True),
+        click.option(
+            "--mode",
+            type=click.Choice(["push", "push_imm", "pull", "dual"]),
+            default="push",
+            show_default=True,
+            help="dual: blocks of the peer's store, by RDMA and TCP at once as a scheduler chooses.",
+        ),
+        click.option(
+            "--path-rates",
+            default="10gbit,1gbit",
+            show_default=True,
+            help="Mode dual: what RDMA and TCP bring at most; what is measured to be less counts.",
+        ),
         click.option("--requests", default=4, show_default=True, type=click.IntRange(1, 1_000_000)),
         click.option(
             "--tokens", default=2048, show_default=True, type=click.IntRange(1, 1 << 24), help="Prompt length."
@@ -118,6 +134,7 @@ def serve(
     lease: float,
     publish_on: str,
     unfenced: bool,
+    store: str | None,
     hosts: tuple[str, ...],
     port: int,
     devices: tuple[str, ...],
@@ -129,19 +146,28 @@ def serve(
     \b
     Examples:
       rdmadiag kv serve --host 10.0.0.2 --port 7000
+      rdmadiag kv serve --host 10.0.0.2 --port 7000 --device mlx5_0 --store 256,4096
     """
+    import contextlib
     import sys
 
-    from rdmadiag.kv.run import shape_named
+    from rdmadiag.kv import run
     from rdmadiag.kv.server import Server
     from rdmadiag.kv.session import Options
 
-    options = Options(slots, lease, publish_on, unfenced)
-    try:
-        server = Server(shape_named(shape, layers), options, hosts, port, devices, bind)
-    except OSError as error:
-        raise BadInput(f"cannot listen on {hosts[0]}:{port}: {error.strerror}") from error
-    with server:
+    options, wanted = Options(slots, lease, publish_on, unfenced), run.shape_named(shape, layers)
+    with contextlib.ExitStack() as held:
+        kept = None
+        if store:
+            from rdmadiag.kv import dual
+
+            kept = held.enter_context(dual.opened(wanted, *_pair("--store", store)))
+            wanted = dual.whole(wanted)
+        try:
+            made = Server(wanted, options, hosts, port, devices, bind, kept)
+        except OSError as error:
+            raise BadInput(f"cannot listen on {hosts[0]}:{port}: {error.strerror}") from error
+        server = held.enter_context(made)
         host, number = server.address
         ready = f"READY {host}:{number}, {server.arena.geometry.size_bytes >> 20} MiB in {slots} slots"
         compact = f'{{"schema": "rdmadiag.kv_serve/1", "host": "{host}", "port": {number}}}'
@@ -195,7 +221,9 @@ def send(address: str, form: str, events: bool, **options: Any) -> None:
     "--lab", "lab", help="A lab that is up: both ends on its hosts, over its RDMA devices, TCP by its plain network."
 )
 @FORMAT
-def run(form: str, lease: float, publish_on: str, unfenced: bool, lab: str | None, **options: Any) -> None:
+def run(
+    form: str, lease: float, publish_on: str, unfenced: bool, store: str | None, lab: str | None, **options: Any
+) -> None:
     """Start a listening process on loopback, or on a host of a lab, and move requests to or from it.
 
     In a lab the requests go from its first host to its second by RDMA, rail after rail, and by TCP over the plain network when no
@@ -205,6 +233,7 @@ def run(form: str, lease: float, publish_on: str, unfenced: bool, lab: str | Non
     Examples:
       rdmadiag kv run --mode push_imm --tokens 4096 --output result.jsonl
       rdmadiag kv run --lab lab --shape llama-3-8b --layers 4 --tokens 1024 --rc mooncake
+      rdmadiag kv run --lab lab --mode dual --layers 4 --agents 4 --requests 20 --store 16,64
     """
     from rdmadiag.kv.run import serving, shape_named
 
@@ -212,6 +241,7 @@ def run(form: str, lease: float, publish_on: str, unfenced: bool, lab: str | Non
     words = ["--shape", options["shape"], "--slots", str(options["slots"]), "--lease", str(lease)]
     words += ["--publish-on", publish_on, *(["--unfenced"] if unfenced else [])]
     words += ["--layers", str(options["layers"])] if options["layers"] else []
+    words += ["--store", store or "32,128"] if options["mode"] == "dual" else []
     if lab:
         _in_lab(lab, words, form, options)
         return
@@ -230,6 +260,13 @@ def _in_lab(name: str, words: list[str], form: str, given: dict[str, Any]) -> No
     _told(lines, form, given["output"])
 
 
+def _pair(name: str, text: str) -> tuple[int, int]:
+    parts = text.split(",")
+    if len(parts) != 2 or not all(part.isdecimal() and int(part) < 1 << 24 for part in parts) or not int(parts[0]):
+        raise BadInput(f"{name} {text!r}; wanted two numbers of blocks, as in 32,128")
+    return int(parts[0]), int(parts[1])
+
+
 def _send(address: tuple[str, int], given: dict[str, Any], watch: Any = None) -> Any:
     from itertools import islice
 
@@ -243,7 +280,7 @@ def _send(address: tuple[str, int], given: dict[str, Any], watch: Any = None) ->
     if given["trace"]:
         coming = arrivals.from_trace(given["trace"], given["requests"])
     elif given["agents"]:
-        coming = islice(arrivals.synthetic(arrivals.Agents(agents=given["agents"])), given["requests"])
+        coming = islice(arrivals.endless(arrivals.Agents(agents=given["agents"])), given["requests"])
     shape = run.shape_named(given["shape"], given["layers"])
     window = given["window"]
     if given["rate"] or given["rtt"]:
@@ -260,9 +297,21 @@ def _send(address: tuple[str, int], given: dict[str, Any], watch: Any = None) ->
     )
     ways = run.Ways(given.get("devices", ()), attributes.parse(given["rc"]), given.get("bind", ""))
     watch = watch or (_progress if given["progress"] else None)
-    return run.send(
-        address, shape, settings, coming, given["pace"], not given["no_audit"], ways, watch, given["seconds"]
-    )
+    how = (given["pace"], not given["no_audit"], ways, watch, given["seconds"])
+    if given["mode"] == "dual":
+        from rdmadiag.kv import dual
+
+        return dual.send(address, shape, settings._replace(mode="pull"), coming, _rates(given["path_rates"]), *how)
+    return run.send(address, shape, settings, coming, *how)
+
+
+def _rates(text: str) -> tuple[float, float]:
+    from rdmadiag.lab.options import bits_per_second
+
+    parts = text.split(",")
+    if len(parts) != 2:
+        raise BadInput(f"--path-rates {text!r}; wanted two rates, as in 100gbit,10gbit")
+    return bits_per_second(parts[0]) / 8, bits_per_second(parts[1]) / 8
 
 
 def _progress(what: str, row: Mapping[str, Any]) -> None:
@@ -316,6 +365,18 @@ def _route(route: dict[str, Any]) -> str:
     return f"route {route['path']} ({route['kind']}, {where}): {claimed:.1f} MB acknowledged; {says}"
 
 
+def _path(path: dict[str, Any]) -> str:
+    rtt = "not measured" if path["rtt_p50_seconds"] is None else f"{path['rtt_p50_seconds'] * 1e3:.2f} ms"
+    moved = f"{path['bytes'] / 1e6:.1f} MB in {path['jobs']} jobs, {path['preempted']} gave way, {path['jobs_failed']} failed"
+    away = f"left {path['demotions']} times, away {path['away_seconds']:.1f} s"
+    return f"path {path['path']} ({path['kind']}): {path['state']}; round trip {rtt} ({path['probes']} probes); {moved}; {away}"
+
+
+def _tier(cache: dict[str, Any]) -> str:
+    found = f"{cache['hits']} of {cache['lookups']} lookups found"
+    return f"store, tier {cache['tier']} ({cache['capacity_blocks']} blocks): {found}, {cache['evictions']} put out"
+
+
 def _lines(told: dict[str, Any], output: str | None) -> list[str]:
     rate = (told["bytes_per_second"] or 0) / 1e6
     damage = [f"{count} {name.replace('_pieces', '')}" for name, count in told["damage"].items() if count]
@@ -326,9 +387,19 @@ def _lines(told: dict[str, Any], output: str | None) -> list[str]:
         f"content: {checked}; late writes {told['late_written']}, canaries damaged {told['canaries_damaged']}",
         f"retries {told['retries']}, reconnects {told['reconnects']}, sent again {told['resent_bytes']} bytes",
         *(_route(route) for route in told["routes"]),
+        *(_path(path) for path in told["paths"]),
+        *(_tier(cache) for cache in told["caches"]),
         *told["failures"],
         "",
     ]
+    jobs = [
+        (job["path"], job["kind"], job["size"], job["priority"], job["jobs"], f"{job['bytes'] / 1e6:.1f} MB",
+         *(f"{job[name] * 1e3:.1f} ms" for name in ("waited_p50_seconds", "waited_max_seconds", "took_p50_seconds")))
+        for job in told["jobs"]
+    ]  # fmt: skip
+    if jobs:
+        heads = ("path", "job", "size", "priority", "count", "bytes", "waited p50", "longest", "took p50")
+        lines += [*_output.columns(jobs, heads), ""]
     rows = [
         (
             one["path"],

@@ -9,6 +9,7 @@ is equal), as published with Mooncake (FAST 2025).
 from __future__ import annotations
 
 import heapq
+import itertools
 import json
 import math
 import random
@@ -73,6 +74,22 @@ def synthetic(work: Agents, seed: int = 0) -> Iterator[Arrival]:
         if turn + 1 < work.turns:
             pause = answer * work.token_seconds + rng.expovariate(1 / max(work.think_seconds, 1e-9))
             heapq.heappush(waiting, (seconds + pause, agent, turn + 1, context + answer, ids))
+
+
+def endless(work: Agents) -> Iterator[Arrival]:
+    """Yield the turns of agents for ever: when all have had theirs, others begin, with the same system prompt and contexts of their own.
+
+    Raises BadInput as `synthetic` does.
+    """
+    shared = work.system_tokens // HASH_TOKENS
+    start = 0.0
+    for seed in itertools.count():
+        last = start
+        for turn in synthetic(work, seed):
+            own = tuple(one if one < shared else one + (seed << 32) for one in turn.hash_ids)
+            last = start + turn.seconds
+            yield turn._replace(seconds=last, hash_ids=own)
+        start = last
 
 
 def switches(arrivals: Iterable[Arrival]) -> int:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import contextlib
 import secrets
 import socket
+import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from rdmadiag.errors import BadInput, RdmadiagError
-from rdmadiag.kv import frames, manifest
+from rdmadiag.kv import frames, manifest, wire
 from rdmadiag.kv.arena import Arena
 from rdmadiag.kv.blocks import Key
+from rdmadiag.kv.health import DEMOTED, Health, Policy
 from rdmadiag.kv.layout import Shape, geometry
 from rdmadiag.kv.manifest import Ledger
 from rdmadiag.kv.pool import Pool
@@ -23,13 +25,15 @@ from rdmadiag.kv.record import Recorder
 from rdmadiag.kv.recovery import Limits, Route
 from rdmadiag.kv.tcp import TcpTransport, dial
 from rdmadiag.kv.transfer import MODES, PULL, PUSH, PUSH_IMM, RequestFailed, Transfer
-from rdmadiag.kv.transport import Granted, Transport
+from rdmadiag.kv.transport import SUCCESS, Granted, Transport, round_trip
 
 
 class Settings(NamedTuple):
     """How a client moves requests; `merge_bytes` is the longest work request, `deadline_seconds` the time of each.
 
     Requests are numbered from `first_request` on; two senders to one listening side must not have numbers in common.
+    `policy` says when a route is left for another and taken again. Without `overlap` all planes are made before the first work request
+    is posted and verified after the last one completed, so that `moving_seconds` of a request has neither in it.
     """
 
     mode: str = PUSH
@@ -42,6 +46,8 @@ class Settings(NamedTuple):
     limits: Limits = Limits()
     seed: int = 2
     first_request: int = 1
+    policy: Policy = Policy()
+    overlap: bool = True
 
 
 Connect = Callable[[Route, Granted, memoryview, int, int], Transport]
@@ -101,17 +107,23 @@ class Client:
         welcome = self._ask(hello)
         self.peer = frames.number(welcome, "incarnation")
         self.remote = geometry(shape, frames.number(welcome, "slots", 1))
+        theirs, ours = welcome.get("machine"), wire.machine()
+        self._here = theirs == ours if theirs and ours else None
         self._grant(welcome)
         data = frames.words(welcome, "data", 64)
         tcp = [Route(f"tcp{n}", "tcp", where) for n, where in enumerate(data)]
-        theirs = frames.words(welcome, "devices", 64) if self._devices else []
-        pairs = zip(self._devices, range(len(theirs)), strict=False)
+        devices = frames.words(welcome, "devices", 64) if self._devices else []
+        pairs = zip(self._devices, range(len(devices)), strict=False)
         self.routes = list(routes(data)) if routes else [*(Route(one, "rdma", str(n)) for one, n in pairs), *tcp]
-        if self._devices and not theirs:
+        if self._devices and not devices:
             raise BadInput(f"{address[0]}:{address[1]} has no RDMA devices; start its side with --device")
         self._route = self.routes[0]
+        self.health = {route.name: Health(self.settings.policy, self._told(route.name)) for route in self.routes}
         facts = {"peer": f"{address[0]}:{address[1]}", "path": self._route.name, "kind": self._route.kind}
         self.recorder.facts.update(facts, piece_bytes=shape.piece_bytes, planes=shape.planes)
+
+    def _told(self, path: str) -> Callable[[str], None]:
+        return lambda change: self.recorder.event(change, path=path)
 
     def __enter__(self) -> Client:
         return self
@@ -140,6 +152,8 @@ class Client:
         """Return the peer's counts (leases, late writes, canaries), added to the recorder's, with this side's canaries."""
         told = self._ask({"type": "report"})
         del told["type"]
+        caches = told.pop("caches", [])
+        self.recorder.caches = [row for row in caches if isinstance(row, dict)] if isinstance(caches, list) else []
         if self.settings.mode == PULL:  # what is published is published here
             names = (
                 ("published", manifest.PUBLISHED),
@@ -208,9 +222,42 @@ class Client:
         self._grant(answer)
         self._route = route
 
+    def fence(self, kind: str) -> None:
+        """Void the peer's end of the connections of one kind (rdma, tcp); the others go on. Raises PeerGone, ProtocolError."""
+        answer = self._ask({"type": "fence", "kind": kind})
+        if "error" in answer:
+            raise frames.ProtocolError(f"fence: {answer['error']}")
+        if kind == "tcp":
+            self._grant(answer)
+
+    def go_back(self) -> None:
+        """Take the first route again that was left and whose time away is over, when it answers: before a request depends on it.
+
+        Raises RequestFailed, PeerGone, ProtocolError as `reconnect` does.
+        """
+        old = self._route
+        for route in self.routes:
+            if route == old:
+                break
+            health = self.health[route.name]
+            if health.state(time.monotonic()) == DEMOTED:
+                continue
+            self.reconnect(route)
+            try:
+                seconds, status = round_trip(self.transport(), self.settings.deadline_seconds)
+            except OSError as error:
+                seconds, status = 0.0, str(error)
+            if status == SUCCESS:
+                reason = f"it answers within {seconds * 1e3:.2f} ms"
+                self.recorder.event("back", path=old.name, to_path=route.name, reason=reason)
+                return
+            health.leave(time.monotonic())
+        if self._route != old:
+            self.reconnect(old)
+
     def _grant(self, answer: dict[str, Any]) -> None:
         token, rkey = (frames.number(answer, name, 0, 1 << 64) for name in ("token", "rkey"))
-        self._granted = Granted(token, rkey, self._ask)
+        self._granted = Granted(token, rkey, self._ask, self._here)
 
     @property
     def route(self) -> Route:

@@ -1,42 +1,61 @@
 """Blocks of a peer's store by two paths at once, RDMA and TCP: each transfer takes the path that the scheduler chooses for it.
 
 The control channel locates a block and lends it; READs (or WRITEs, of a block that goes there) move it in chunks by the chosen
-path, straight from the peer's registered memory. A path that fails is demoted and tried again later; its transfers go on by the
-other where they stopped. Content and version are verified at the end whatever the path was.
+path, straight from the peer's registered memory. A path that fails is fenced, demoted and tried again later; its transfers go on by
+the other where they stopped. Content and version are verified at the end whatever the path was. Now and then a path is asked how it
+is, between two jobs: an empty WRITE, whose acknowledgement is the round trip that the scheduler counts with.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from rdmadiag.errors import RdmadiagError
 from rdmadiag.kv import frames
 from rdmadiag.kv.blocks import crc
 from rdmadiag.kv.client import Client
+from rdmadiag.kv.health import DEMOTED, Policy
+from rdmadiag.kv.pathrows import Told
 from rdmadiag.kv.pool import NoRoom, Owner
-from rdmadiag.kv.scheduler import DATA, Job, Path, Policy, Scheduler
-from rdmadiag.kv.transport import READ, WRITE, Pump, Transport, Work
+from rdmadiag.kv.recovery import Route, blames_path
+from rdmadiag.kv.scheduler import DATA, SMALL_BYTES, Job, Path, Scheduler
+from rdmadiag.kv.transport import READ, SUCCESS, WRITE, Pump, Transport, Work, round_trip
 
+PREEMPTED = "PREEMPTED"
 _LOCAL = 1 << 61
 """Owners of this side's slots: sessions of their own."""
+
+
+PROBE_SECONDS = 0.25
+"""A path is asked so often."""
+PROBES = 3
+"""Round trips of which the shortest counts: the others waited for this program's own threads."""
+TRIES = 4
 
 
 class NotMoved(RdmadiagError):
     """A block could not be read or written: names the block and why."""
 
 
+class Missed(NotMoved):
+    """The peer does not have the block, or not in the version that was asked for."""
+
+
 class _Task:
-    def __init__(self, block: int, version: int, data: bytes | None, tries: int) -> None:
-        self.block, self.version, self.data, self.tries = block, version, data, tries
+    def __init__(self, block: int, version: int, data: bytes | None) -> None:
+        self.block, self.version, self.data, self.tries = block, version, data, TRIES
         self.future: Future[bytes] = Future()
         self.place: dict[str, Any] = {}
         self.slot = self.owner = -1
         self.paths: list[str] = []
+        self.queued, self.begun = time.monotonic(), 0.0
 
 
 class DualPath:
@@ -56,8 +75,10 @@ class DualPath:
         self._chunk_bytes, self._piece_bytes = chunk_bytes, piece_bytes
         self._turn = threading.Condition()
         self._control = threading.Lock()
+        self._told = Told(paths)
         self._scheduler = Scheduler(paths, policy, self._event)
-        self._tasks: dict[int, _Task] = {}
+        self._tasks: dict[int, _Task] = {}  # not done yet
+        self._paths: WeakKeyDictionary[Future[bytes], list[str]] = WeakKeyDictionary()
         self._numbers = itertools.count(1)
         self._closing = False
         routes = {route.name: route for route in client.routes}
@@ -86,11 +107,15 @@ class DualPath:
         self, block: int, at_least: int = 0, kind: str = DATA, priority: int = 0, size: int | None = None
     ) -> Future[bytes]:
         """Read a block of a version or newer; its content. `size`: only so many bytes of it, not verified by the block's CRC."""
-        return self._submit(_Task(block, at_least, None, 4), kind, priority, size)
+        return self._submit(_Task(block, at_least, None), kind, priority, size)
 
     def write(self, block: int, version: int, data: bytes, kind: str = DATA, priority: int = 0) -> Future[bytes]:
         """Write a block; its content once the peer has stored it. The future fails with NotMoved where the peer has a newer version."""
-        return self._submit(_Task(block, version, data, 4), kind, priority, None)
+        return self._submit(_Task(block, version, data), kind, priority, None)
+
+    def prefetch(self, some: Sequence[int]) -> None:
+        """Tell the peer which blocks will be asked for soon. Raises PeerGone, ProtocolError."""
+        self._ask({"type": "prefetch", "blocks": list(some)})
 
     def health(self, path: str) -> str:
         """Return the state of a path: healthy, demoted, probation."""
@@ -99,10 +124,17 @@ class DualPath:
 
     def paths_of(self, future: Future[bytes]) -> list[str]:
         """Return the paths that a transfer took, in order."""
-        return next((task.paths for task in self._tasks.values() if task.future is future), [])
+        return self._paths.get(future, [])
+
+    def rows(self) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+        """Return the rows of kv_path and of kv_job."""
+        with self._turn:
+            now = time.monotonic()
+            return self._told.path_rows(lambda path: self._scheduler.health(path, now), now), self._told.job_rows()
 
     def _event(self, change: str, path: str) -> None:
         self._client.recorder.event(change, path=path)
+        self._told.changed(path, change, time.monotonic())
 
     def _submit(self, task: _Task, kind: str, priority: int, size: int | None) -> Future[bytes]:
         whole = self._client.arena.geometry.shape.piece_bytes
@@ -111,7 +143,9 @@ class DualPath:
         with self._turn:
             number = next(self._numbers)
             self._tasks[number] = task
-            self._scheduler.submit(Job(number, kind, min(size or whole, whole), priority), time.monotonic())
+            self._paths[task.future] = task.paths
+            path = self._scheduler.submit(Job(number, kind, min(size or whole, whole), priority), time.monotonic())
+            self._told.queued(path, self._scheduler.waiting(path))
             self._turn.notify_all()
         return task.future
 
@@ -121,43 +155,96 @@ class DualPath:
 
     # --- one thread a path ---
 
-    def _serve(self, route: Any) -> None:
+    def _serve(self, route: Route) -> None:
         transport: Transport | None = None
+        asked = 0.0
         while True:
+            job = None
             with self._turn:
-                while not self._closing and (job := self._scheduler.next(route.name, time.monotonic())) is None:
+                while not self._closing:
+                    now = time.monotonic()
+                    if now - asked >= PROBE_SECONDS and self._scheduler.health(route.name, now) != DEMOTED:
+                        break
+                    if (job := self._scheduler.next(route.name, now)) is not None:
+                        break
                     self._turn.wait(0.02)  # a demotion ends by time, and nobody tells
                 if self._closing:
                     break
-            assert job is not None
-            task = self._tasks[job.number]
-            status = "SUCCESS"
-            try:
-                self._place(task)
-                if transport is None:
-                    transport = self._connect(route)
-                status = self._move(route.name, transport, task, job)
-            except OSError:
-                status = "RETRY_EXC_ERR"
-            except RdmadiagError as error:
-                self._fail(task, str(error))
-            if status not in ("SUCCESS", "PREEMPTED") and transport is not None:
-                transport.close()
-                transport = None
-            self._end(route.name, task, status)
+            if job is None:
+                transport, asked = self._look(route, transport), time.monotonic()
+            else:
+                transport = self._run(route, transport, job)
         if transport is not None:
             transport.close()
 
-    def _end(self, path: str, task: _Task, status: str) -> None:
+    def _look(self, route: Route, transport: Transport | None) -> Transport | None:
+        """Measure the round trip of a path; one that does not answer is left. The transport, None when it is gone."""
+        status, seconds = "RETRY_EXC_ERR", 0.0
+        try:
+            transport = transport or self._connect(route)
+            for nth in range(PROBES):
+                took, status = round_trip(transport, self._deadline)
+                seconds = min(seconds, took) if nth else took
+                if status != SUCCESS:
+                    break
+        except (OSError, RdmadiagError):
+            pass  # it cannot be connected: no answer, as if it were dead
         with self._turn:
-            if status != "PREEMPTED":
-                task.tries -= status != "SUCCESS"
+            now = time.monotonic()
+            self._told.probed(route.name, seconds if status == SUCCESS else None)
+            if status == SUCCESS:
+                self._scheduler.measured(route.name, now, rtt_seconds=seconds)
+            else:
+                self._scheduler.left(route.name, now)
+        if status != SUCCESS and transport is not None:
+            self._drop(route, transport)
+            transport = None
+        return transport
+
+    def _run(self, route: Route, transport: Transport | None, job: Job) -> Transport | None:
+        """Do one job, or a part of it; the transport, None when it is gone."""
+        task, status = self._tasks[job.number], SUCCESS
+        task.begun = task.begun or time.monotonic()
+        try:
+            self._place(task)
+            transport = transport or self._connect(route)
+            status = self._move(route.name, transport, task, job)
+        except OSError:
+            status = "RETRY_EXC_ERR"
+        except RdmadiagError as error:
+            self._fail(task, error)
+        if status not in (SUCCESS, PREEMPTED):
+            reason = f"block {task.block} goes on elsewhere"
+            blame = int(blames_path(status))
+            self._client.recorder.event("detected", status=status, path=route.name, blames_path=blame, reason=reason)
+            if transport is not None:
+                self._drop(route, transport)
+                transport = None
+        self._end(route.name, task, job, status)
+        return transport
+
+    def _drop(self, route: Route, transport: Transport) -> None:
+        """End a failed connection at both sides: before anything goes on by the other path, nothing of this one can land any more."""
+        transport.close()
+        with contextlib.suppress(RdmadiagError), self._control:  # without a control channel nothing goes on at all
+            self._client.fence(route.kind)
+
+    def _end(self, path: str, task: _Task, job: Job, status: str) -> None:
+        with self._turn:
+            if status == PREEMPTED:
+                self._told.preempted(path)
+            else:
+                task.tries -= status != SUCCESS
                 if not task.tries:
-                    self._fail(task, f"every try failed, last with {status} on {path}")
-                self._scheduler.ended(path, status, time.monotonic())
+                    self._fail(task, NotMoved(f"every try failed, last with {status} on {path}"))
+                now = time.monotonic()
+                if status != SUCCESS or task.future.exception() is None:
+                    self._told.ended(path, job, status == SUCCESS, task.begun - task.queued, now - task.begun)
+                if self._scheduler.ended(path, status, now) is None:
+                    del self._tasks[job.number]
             self._turn.notify_all()
 
-    def _connect(self, route: Any) -> Transport:
+    def _connect(self, route: Route) -> Transport:
         client = self._client
         with self._control:  # an RDMA path exchanges its QPs over the control channel
             return client._connect(route, client._granted, client.arena.view, 1, max(64, self._window))
@@ -176,7 +263,9 @@ class DualPath:
         kind = "locate" if task.data is None else "accept"
         place = self._ask({"type": kind, "block": task.block, "version": task.version})
         if "error" in place:
-            raise NotMoved(f"block {task.block}: {place['error']}. {place.get('why', '')}".strip())
+            raise (Missed if place["error"] == "miss" else NotMoved)(
+                f"block {task.block}: {place['error']}. {place.get('why', '')}".strip()
+            )
         for name, most in (("ticket", 1 << 63), ("offset", client.remote.size_bytes), ("length", 1 << 40)):
             frames.number(place, name, 0, most)
         if task.data is not None:
@@ -186,7 +275,7 @@ class DualPath:
     def _move(self, path: str, transport: Transport, task: _Task, job: Job) -> str:
         """Move what is left of a job, chunk by chunk; its status, or PREEMPTED."""
         if task.future.done():
-            return "SUCCESS"
+            return SUCCESS
         if not task.paths or task.paths[-1] != path:
             task.paths.append(path)
         client, here = self._client, self._client.arena.geometry.offset(0, task.slot)
@@ -199,15 +288,20 @@ class DualPath:
                 Work(n, op, 0, here + start, task.place["offset"] + start, min(self._piece_bytes, end - start))
                 for n, start in enumerate(range(at, end, self._piece_bytes))
             ]
+            begun = time.monotonic()
             stalled = pump.run(works)
             if stalled is not None:
                 return stalled.status
             with self._turn:
-                if not self._scheduler.chunk(path, end - at, time.monotonic()):
-                    return "PREEMPTED"
+                now = time.monotonic()
+                self._told.moved(path, end - at, now - begun)
+                if end - at > SMALL_BYTES:
+                    self._scheduler.measured(path, now, rate=(end - at) / max(now - begun, 1e-9))
+                if not self._scheduler.chunk(path, end - at, now):
+                    return PREEMPTED
             at = end
         self._finish(task, job)
-        return "SUCCESS"
+        return SUCCESS
 
     def _finish(self, task: _Task, job: Job) -> None:
         client, place = self._client, task.place
@@ -222,13 +316,15 @@ class DualPath:
         self._give_back(task)
         task.future.set_result(data)
 
-    def _fail(self, task: _Task, why: str) -> None:
+    def _fail(self, task: _Task, error: RdmadiagError) -> None:
         if not task.future.done():
+            why = str(error)
             try:
                 self._give_back(task)
-            except (frames.PeerGone, frames.ProtocolError) as error:
-                why = f"{why}; {error}"
-            task.future.set_exception(NotMoved(why if why.startswith("block") else f"block {task.block}: {why}"))
+            except (frames.PeerGone, frames.ProtocolError) as gone:
+                why = f"{why}; {gone}"
+            kind = Missed if isinstance(error, Missed) else NotMoved
+            task.future.set_exception(kind(why if why.startswith("block") else f"block {task.block}: {why}"))
 
     def _give_back(self, task: _Task) -> None:
         client = self._client

@@ -12,6 +12,7 @@ import rdmadiag
 from rdmadiag.errors import BadInput
 from rdmadiag.kv.run import PROGRAM, serving, shape_named, window_for
 from rdmadiag.lab import find, topology
+from rdmadiag.lab.options import bits_per_second
 
 RTT = "10ms"
 """Round trip that the window is made for: in an emulated guest a packet waits for the processor, not for the wire."""
@@ -60,6 +61,9 @@ def run(lab: str, listening: list[str], given: Mapping[str, Any]) -> list[str]:
     """
     there = ends(lab)
     options = dict(given)
+    if options["mode"] == "dual":
+        rate = bits_per_second(find(lab).options.rate) // 1000
+        options["path_rates"] = f"{rate}kbit,{max(1000, rate // 10)}kbit"
     if not options.get("rate"):
         # What the window holds must fit the switch's queue, or it is lost there.
         made = find(lab).options

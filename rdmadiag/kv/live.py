@@ -7,11 +7,14 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from rdmadiag.kv.health import DEMOTED, PROBATION, RETURNED
+
 EVERY_SECONDS = 0.1
 """The shortest time between two reports of progress."""
 
 _WRONG = ("corrupt", "stale", "missing", "torn", "misplaced")
-_CONNECTS = ("reconnect", "moved", "fallback")
+_CONNECTS = ("reconnect", "moved", "fallback", "back")
+_STATES = (DEMOTED, PROBATION, RETURNED, "preempted")
 
 
 class Live:
@@ -36,8 +39,12 @@ class Live:
                 words = f"{values['status']} on {values['path']}: {values['reason']}"
                 self._emit({"event": "error", "words": words, "status": values["status"], "request": values["request"]})
             elif what in _CONNECTS:
-                way = f"{values['path']} to {values['to_path']}"
-                self._emit({"event": "reconnect", "why": f"{what} after {values['status']}: {way}"})
+                way, after = f"{values['path']} to {values['to_path']}", values.get("status")
+                self._emit({"event": "reconnect", "why": f"{what} after {after}: {way}" if after else f"{what}: {way}"})
+            elif what == "session":
+                self._emit({"event": "reconnect", "why": f"session: {values['reason']}"})
+            elif what in _STATES:
+                self._emit({"event": "path", "path": values["path"], "state": what})
             elif what == "request":
                 self._request(values)
 
@@ -57,6 +64,7 @@ class Live:
     def _request(self, row: Mapping[str, Any]) -> None:
         self._progress()
         if row["why"]:
+            self._failed_at = self._failed_at or time.monotonic()
             self._emit({"event": "error", "words": row["why"], "status": "failed", "request": row["request"]})
         if row["audited"]:
             wrong = sum(row[name] or 0 for name in _WRONG)

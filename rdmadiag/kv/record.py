@@ -1,7 +1,7 @@
 """What a transfer measured, as lines of JSON: one object a line, `rdmadiag check --from FILE` reads them.
 
-Each line has `"schema": "rdmadiag.kv/1"` and `record`: transfer, request, operation, goodput, event, route, cache. The columns of the
-tables kv_* (rdmadiag/evidence/schema.sql) are its keys.
+Each line has `"schema": "rdmadiag.kv/1"` and `record`: transfer, request, operation, goodput, event, route, path, job, cache. The
+columns of the tables kv_* (rdmadiag/evidence/schema.sql) are its keys.
 """
 
 from __future__ import annotations
@@ -63,6 +63,8 @@ class Recorder:
         self.requests: list[dict[str, Any]] = []
         self.caches: list[dict[str, Any]] = []
         self.routes: list[dict[str, Any]] = []
+        self.paths: list[dict[str, Any]] = []
+        self.jobs: list[dict[str, Any]] = []
         self.totals: Counter[str] = Counter()
         self.facts: dict[str, Any] = {}
         self.watch: Callable[[str, Mapping[str, Any]], None] | None = None
@@ -158,6 +160,10 @@ class Recorder:
             yield "event", event
         for route in self.routes:
             yield "route", {**route, **self._acknowledged(str(route["path"]))}
+        for one in self.paths:
+            yield "path", one
+        for job in self.jobs:
+            yield "job", job
         for cache in self.caches:
             yield "cache", cache
 

@@ -91,8 +91,11 @@ class Recovery:
         """Begin with another route than the first: the one that the session uses already."""
         self._at = self._routes.index(route) if route in self._routes else 0
 
-    def after(self, status: str, now: float) -> Step:
-        """Return what to do after a status. A route is left after `tries` failures in a row; keys and receivers have their own count."""
+    def after(self, status: str, now: float, leave: bool = False) -> Step:
+        """Return what to do after a status. A route is left after `tries` failures in a row; keys and receivers have their own count.
+
+        `leave`: the route is not healthy any more (rdmadiag.kv.health), so it is left now where there is another.
+        """
         what = action(status)
         if what == STOP:
             return Step(None, why=f"{status}: a mistake of this side or of the settings; repeating does not help")
@@ -104,8 +107,9 @@ class Recovery:
                 )
             return self._in_time(self._others, now, status, refetch=what == REFETCH)
         self._tries += 1
-        if what == LEAVE or self._tries > self._limits.tries:
-            if self._at + 1 == len(self._routes):
+        last = self._at + 1 == len(self._routes)
+        if what == LEAVE or self._tries > self._limits.tries or (leave and not last):
+            if last:
                 return Step(None, why=f"{status}: every route was tried")
             self._at, self._tries = self._at + 1, 0
             return self._in_time(0, now, status, moved=True)

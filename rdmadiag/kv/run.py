@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from rdmadiag.errors import BadInput
 from rdmadiag.kv.arrivals import Arrival
 from rdmadiag.kv.client import Client, Settings
-from rdmadiag.kv.frames import PeerGone
+from rdmadiag.kv.frames import PeerGone, ProtocolError
 from rdmadiag.kv.layout import MOST_PLANES, SHAPES, Shape, checked
 from rdmadiag.kv.rdma import Rails
 from rdmadiag.kv.record import Recorder
@@ -28,6 +28,10 @@ from rdmadiag.verbs.attributes import RcAttributes
 
 START_SECONDS = 60.0
 MOST_WINDOW = 256
+MOST_VERSIONS = 3
+"""Times that one request is begun because its peer went away."""
+FIRST_DELAY, DELAY_MOST = 0.1, 2.0
+"""Between tries to reach a peer that went away [s]; they double, and each is up to a quarter longer or shorter."""
 PROGRAM = (sys.executable, "-m", "rdmadiag")
 
 
@@ -83,11 +87,74 @@ class Ways(NamedTuple):
     attributes: RcAttributes = RcAttributes()
     bind: str = ""
     gid_index: int | None = None
-    return_seconds: float = 15.0
+    return_seconds: float = 60.0
 
 
 BY_TCP = Ways()
 Watch = Callable[[str, Mapping[str, Any]], None]
+
+
+class Sessions:
+    """The session with a peer, and another one when its control channel is gone. A context manager: leaving it ends the session.
+
+    Raises BadInput when the peer is not there at first.
+    """
+
+    def __init__(
+        self, address: tuple[str, int], shape: Shape, settings: Settings, ways: Ways, recorder: Recorder
+    ) -> None:
+        self._address, self._shape, self._settings, self._ways, self.recorder = address, shape, settings, ways, recorder
+        self._rails = Rails(ways.devices, ways.attributes, ways.bind, ways.gid_index)
+        self.client = self._open()
+
+    def __enter__(self) -> Sessions:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.close()
+
+    def _open(self) -> Client:
+        ways, rails = self._ways, self._rails
+        made = Client(
+            self._address, self._shape, self._settings, rails.connect, None, ways.devices, ways.bind, rails.close,
+            self.recorder,
+        )  # fmt: skip
+        self.recorder.show("connected", kind=made.route.kind, path=made.route.name)
+        return made
+
+    def renew(self, request: int) -> bool:
+        """Open another session where the last one was, with backoff and jitter; False when nobody takes it within `return_seconds`.
+
+        The old one's QPs are destroyed and its memory is deregistered first, so nothing of it can land any more, and the new one has
+        keys and an incarnation of its own; whoever answers, nothing of before is taken for its own.
+        """
+        before = self.client.peer
+        self.client.close()
+        end, delay = time.monotonic() + self._ways.return_seconds, FIRST_DELAY
+        while True:
+            try:
+                self.client = self._open()
+                break
+            except (BadInput, PeerGone, ProtocolError) as error:
+                # One that does not speak with us (another shape) does not take its place: nothing to wait for.
+                if time.monotonic() + delay > end or isinstance(error, ProtocolError):
+                    self.recorder.event("peer_gone", request=request, reason=str(error))
+                    return False
+                time.sleep(delay * random.uniform(0.75, 1.25))
+                delay = min(DELAY_MOST, 2 * delay)
+        same = self.client.peer == before
+        reason = "the control channel broke" if same else "the peer's process went away, and another took its place"
+        self.recorder.event("session", request=request, path=self.client.route.name, reason=reason)
+        return True
+
+    def finish(self) -> None:
+        """Ask the peer for its counts, and read the counters of the devices that were used."""
+        if self.client.alive:
+            try:
+                self.client.report()
+            except PeerGone as error:
+                self.recorder.event("peer_gone", reason=str(error))
+        self.recorder.routes = self._rails.rows()
 
 
 def send(
@@ -104,60 +171,46 @@ def send(
     """Move the prompt of each arrival; with `pace` not before its time. The recorder with all that was measured. Raises BadInput.
 
     A prompt longer than the arena is cut to what fits, so that a trace of long prompts can be run on a small machine. A request whose
-    peer went away begins anew with the peer that took its place: a new session, new keys, a new version. `watch`
-    is told what happens as it happens, `connected` for each session (kv/live.py makes events of it). `seconds` after the
-    first request ended no other one begins.
+    peer went away begins anew with the peer that took its place: a new session, new keys, a new version; when none does,
+    the run ends. `watch` is told what happens as it happens, `connected` for each session (kv/live.py makes events of it).
+    `seconds` after the first request ended no other one begins.
     """
     most = (settings.slots - settings.slots // 16) * shape.block_tokens
     recorder = Recorder(settings.mode)
     recorder.watch = watch
-    start = time.monotonic()
-    rails = Rails(ways.devices, ways.attributes, ways.bind, ways.gid_index)
-
-    def client() -> Client:
-        made = Client(address, shape, settings, rails.connect, None, ways.devices, ways.bind, rails.close, recorder)
-        recorder.show("connected", kind=made.route.kind, path=made.route.name)
-        return made
-
-    session, first = client(), None
-    try:
-        for number, arrival in enumerate(arrivals, settings.first_request):
-            if first is not None and seconds and time.monotonic() - first > seconds:
+    with Sessions(address, shape, settings, ways, recorder) as sessions:
+        for number, tokens in paced(arrivals, pace, seconds, recorder, settings.first_request):
+            if not _moved(sessions, number, max(1, min(tokens.input_tokens, most)), audit):
                 break
-            if pace:
-                time.sleep(max(0.0, start + arrival.seconds - time.monotonic()))
-            tokens = max(1, min(arrival.input_tokens, most))
-            row = session.transfer(number, tokens, audit=audit)
-            first = first or time.monotonic()
-            if not session.alive:
-                session.close()
-                session = _again(client, ways.return_seconds)
-                recorder.event(
-                    "session",
-                    request=number,
-                    reason="the peer's process went away and came back",
-                    path=session.route.name,
-                )
-                if row["state"] == "failed":
-                    session.transfer(number, tokens, version=2, audit=audit)
-        session.report()
-        recorder.routes = rails.rows()
-        return recorder
-    finally:
-        session.close()
+        sessions.finish()
+    return recorder
 
 
-def _again(client: Callable[[], Client], seconds: float) -> Client:
-    """Connect to a peer that went away, with backoff. Raises BadInput when it does not come back in time."""
-    end, delay = time.monotonic() + seconds, 0.1
-    while True:
-        try:
-            return client()
-        except (BadInput, PeerGone):
-            if time.monotonic() + delay > end:
-                raise
-            time.sleep(delay * random.uniform(0.75, 1.25))
-            delay = min(2.0, 2 * delay)
+def paced(
+    arrivals: Iterable[Arrival], pace: bool, seconds: float | None, recorder: Recorder, first_request: int = 1
+) -> Iterator[tuple[int, Arrival]]:
+    """Yield the arrivals with their numbers, with `pace` each at its time, and none later than `seconds` after the first was done."""
+    first = None
+    for number, arrival in enumerate(arrivals, first_request):
+        if first is not None and seconds and recorder.now() - first > seconds:
+            return
+        if pace:
+            time.sleep(max(0.0, arrival.seconds - recorder.now()))
+        yield number, arrival
+        first = first or recorder.now()
+
+
+def _moved(sessions: Sessions, number: int, tokens: int, audit: bool) -> bool:
+    """Move one request, a version after another for as long as its peers go away; False when there is none any more."""
+    for version in range(1, MOST_VERSIONS + 1):
+        row = sessions.client.transfer(number, tokens, version, audit)
+        if sessions.client.alive:
+            return True
+        if not sessions.renew(number):
+            return False
+        if row["state"] != "failed":
+            return True
+    return True
 
 
 def fixed(requests: int, tokens: int) -> Iterable[Arrival]:
@@ -192,6 +245,9 @@ def summary_of(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
         "failures": [f"request {row['request']}: {row['why']}" for row in requests if row["why"]],
         "operations": rows.get("operation", []),
         "routes": [{**row, "on_the_wire": on_the_wire(row)} for row in rows.get("route", [])],
+        "paths": rows.get("path", []),
+        "jobs": rows.get("job", []),
+        "caches": rows.get("cache", []),
         "events": rows["event"][1:],
     }
 

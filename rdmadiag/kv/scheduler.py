@@ -1,83 +1,35 @@
 """Which of two paths a job takes: by kind, size, load, priority and the path's health. No I/O, no clock of its own.
 
-Control messages and small jobs go where the latency is low, bulk where it will be done first (what waits there, and the path's
-rate). A path that fails is demoted, comes back on probation after a time that doubles, and is healthy again after some successes.
-Jobs of a higher priority go first and preempt: the one under way gives way at its next chunk, and goes on later where it stopped.
+Control messages and small jobs go where the round trip is short, bulk where it will be done first (what waits there, and the path's
+rate). Round trips and rates are what was measured lately, else what was expected. A path that fails is demoted and comes back
+(rdmadiag.kv.health). Jobs of a higher priority go first and preempt: the one under way gives way at its next chunk, and goes on later
+where it stopped.
 """
 
 from __future__ import annotations
 
-from collections import deque
+import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from rdmadiag.kv.recovery import blames_path
+from rdmadiag.kv.health import DEMOTED, HEALTHY, PROBATION, Health, Policy
 
 CONTROL, DATA = "control", "data"
-HEALTHY, DEMOTED, PROBATION = "healthy", "demoted", "probation"
+SMALL_BYTES = 16 << 10
+"""Of a job up to so many bytes the round trip counts, not the rate."""
+FRESH_SECONDS = 5.0
+"""A measurement older than that is none: a path that was slow once must get a chance to be fast again."""
+WEIGHT = 0.25
+"""Of the newest measurement in the mean."""
 
 
 class Path(NamedTuple):
-    """One path: its kind (rdma, tcp), expected rate [bytes/s] and latency [s]."""
+    """One path: its kind (rdma, tcp), the most that it is expected to bring [bytes/s] and its expected round trip [s]."""
 
     name: str
     kind: str
     bytes_per_second: float
     latency_seconds: float
-
-
-class Policy(NamedTuple):
-    """When a path is demoted (failures within seconds), how long, and what brings it back; `small_bytes`: latency counts more."""
-
-    failures: int = 3
-    within_seconds: float = 10.0
-    demoted_seconds: float = 1.0
-    most_seconds: float = 60.0
-    successes: int = 3
-    small_bytes: int = 16 << 10
-
-
-class Health:
-    """The health of one path. `event` is told of each change: demoted, probation, returned."""
-
-    def __init__(self, policy: Policy, event: Callable[[str], None] = lambda change: None) -> None:
-        self._policy, self._event = policy, event
-        self._failed: deque[float] = deque()
-        self._until = 0.0
-        self._seconds = policy.demoted_seconds
-        self._good = 0
-        self._state = HEALTHY
-
-    def state(self, now: float) -> str:
-        """Return healthy, demoted or probation; a demotion that has run out becomes probation."""
-        if self._state == DEMOTED and now >= self._until:
-            self._state, self._good = PROBATION, 0
-            self._event(PROBATION)
-        return self._state
-
-    def succeeded(self, now: float) -> None:
-        """A job was done. On probation so many in a row make the path healthy; late news of a demoted path changes nothing."""
-        if self.state(now) == PROBATION:
-            self._good += 1
-            if self._good >= self._policy.successes:
-                self._state, self._seconds = HEALTHY, self._policy.demoted_seconds
-                self._failed.clear()
-                self._event("returned")
-
-    def failed(self, status: str, now: float) -> None:
-        """A job failed with a status: counted when it speaks against the path."""
-        state = self.state(now)
-        if not blames_path(status) or state == DEMOTED:
-            return
-        self._failed.append(now)
-        while self._failed and self._failed[0] < now - self._policy.within_seconds:
-            self._failed.popleft()
-        if state == PROBATION or len(self._failed) >= self._policy.failures:
-            if state == PROBATION:
-                self._seconds = min(self._policy.most_seconds, 2 * self._seconds)
-            self._state, self._until = DEMOTED, now + self._seconds
-            self._failed.clear()
-            self._event(DEMOTED)
 
 
 class Job(NamedTuple):
@@ -95,11 +47,36 @@ class Job(NamedTuple):
         return self.size_bytes - self.done_bytes
 
 
+class _Mean:
+    """What was measured lately: a mean in which the newest counts most; None when nothing was measured for long."""
+
+    def __init__(self) -> None:
+        self._value, self._at = 0.0, -math.inf
+
+    def add(self, value: float, now: float) -> None:
+        old = self.value(now)
+        self._value, self._at = value if old is None else old + WEIGHT * (value - old), now
+
+    def value(self, now: float) -> float | None:
+        return self._value if now - self._at <= FRESH_SECONDS else None
+
+
 class _Lane:
     def __init__(self, path: Path, health: Health) -> None:
         self.path, self.health = path, health
         self.waiting: list[Job] = []
         self.running: Job | None = None
+        self.rtt, self.rate = _Mean(), _Mean()
+
+    def rtt_seconds(self, now: float) -> float:
+        """The round trip as it was measured lately, else as expected."""
+        measured = self.rtt.value(now)
+        return self.path.latency_seconds if measured is None else measured
+
+    def bytes_per_second(self, now: float) -> float:
+        """The rate as it was measured lately, at most as expected: what was moved while little waited is no proof of more."""
+        measured = self.rate.value(now)
+        return self.path.bytes_per_second if measured is None else min(measured, self.path.bytes_per_second)
 
     def load(self, priority: int) -> int:
         """Bytes that go before a job of a priority."""
@@ -118,12 +95,10 @@ class Scheduler:
         policy: Policy | None = None,
         event: Callable[[str, str], None] = lambda change, path: None,
     ) -> None:
-        self._policy = policy or Policy()
-
         def told(path: Path) -> Callable[[str], None]:
             return lambda change: event(change, path.name)
 
-        self._lanes = {path.name: _Lane(path, Health(self._policy, told(path))) for path in paths}
+        self._lanes = {path.name: _Lane(path, Health(policy or Policy(), told(path))) for path in paths}
         self._event = event
 
     def health(self, path: str, now: float) -> str:
@@ -132,7 +107,7 @@ class Scheduler:
 
     def submit(self, job: Job, now: float) -> str:
         """Queue a job on the path that suits it best now; the path's name."""
-        lane = min(self._fit(now), key=lambda lane: (self._cost(lane, job), lane.path.name))
+        lane = min(self._fit(now), key=lambda lane: (self._cost(lane, job, now), lane.path.name))
         lane.waiting.append(job)
         return lane.path.name
 
@@ -145,15 +120,31 @@ class Scheduler:
         ]
         return trial + [lane for lane in lanes if states[lane.path.name] == HEALTHY] or lanes
 
-    def _cost(self, lane: _Lane, job: Job) -> float:
-        path = lane.path
-        waits = lane.load(job.priority) / path.bytes_per_second
+    def _cost(self, lane: _Lane, job: Job, now: float) -> float:
+        rate, rtt = lane.bytes_per_second(now), lane.rtt_seconds(now)
+        waits = lane.load(job.priority) / rate
         if job.kind == CONTROL:
             # The control path is TCP as long as it is healthy: control must not wait behind data, or for a QP to be rebuilt.
-            return (path.kind != "tcp") * 1e6 + waits + path.latency_seconds
-        if job.left_bytes <= self._policy.small_bytes:
-            return waits + path.latency_seconds
-        return waits + path.latency_seconds + job.left_bytes / path.bytes_per_second
+            return (lane.path.kind != "tcp") * 1e6 + waits + rtt
+        if job.left_bytes <= SMALL_BYTES:
+            return waits + rtt
+        return waits + rtt + job.left_bytes / rate
+
+    def measured(self, path: str, now: float, rtt_seconds: float | None = None, rate: float | None = None) -> None:
+        """Note a round trip [s] or a rate [bytes/s] of a path."""
+        lane = self._lanes[path]
+        if rtt_seconds is not None:
+            lane.rtt.add(rtt_seconds, now)
+        if rate is not None and rate > 0:
+            lane.rate.add(rate, now)
+
+    def left(self, path: str, now: float) -> None:
+        """Demote a path that did not answer although nothing ran on it."""
+        self._lanes[path].health.leave(now)
+
+    def waiting(self, path: str) -> int:
+        """Return how many jobs wait on a path."""
+        return len(self._lanes[path].waiting)
 
     def next(self, path: str, now: float) -> Job | None:
         """Take the next job of an idle path: the highest priority, the oldest of those. What waits on a demoted path moves away first."""

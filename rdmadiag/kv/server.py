@@ -8,7 +8,7 @@ import socket
 import threading
 from collections.abc import Sequence
 
-from rdmadiag.kv import frames
+from rdmadiag.kv import frames, wire
 from rdmadiag.kv.arena import Arena
 from rdmadiag.kv.layout import Shape, geometry
 from rdmadiag.kv.session import U64, Options, Session, State
@@ -170,6 +170,7 @@ class Server:
                 "rkey": session.rkey,
                 "data": self.data,
                 "devices": self.state.devices.names,
+                "machine": wire.machine(),
             },
         )
         return session

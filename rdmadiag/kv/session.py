@@ -2,7 +2,7 @@
 
 Push: `request` (slots), WRITEs, `plane` (CRCs of a plane that was written), `done`. Pull: `want` (slots), `plane` (the peer makes
 it and tells CRCs), READs, `release`. Both: `rdma` (QPs of one of this side's devices), `reconnect` (the old QPs are fenced, a new
-key), `heartbeat`, `drained`, `audit`; and those of a store (rdmadiag.kv.storage).
+key), `fence` (the QPs of one kind), `heartbeat`, `drained`, `audit`; and those of a store (rdmadiag.kv.storage).
 """
 
 from __future__ import annotations
@@ -108,6 +108,7 @@ class Session:
             "status": self._status,
             "heartbeat": self._heartbeat,
             "reconnect": self._reconnect,
+            "fence": self._fence_kind,
             "rdma": self._rdma,
             "drained": self._drained,
             "release": self._drained,
@@ -127,7 +128,11 @@ class Session:
         handler = self._handlers.get(message["type"])
         if handler is None:
             raise frames.ProtocolError(f"{message['type'][:40]!r}: wanted one of {', '.join(self._handlers)}")
-        if handler in (self._reconnect, self._rdma):  # wait for threads: without the lock, so that other peers go on
+        if handler in (
+            self._reconnect,
+            self._rdma,
+            self._fence_kind,
+        ):  # wait for threads: without the lock, so that other peers go on
             return {"type": "answer", **handler(message)}
         with self.state.lock:
             return {"type": "answer", **handler(message)}
@@ -294,6 +299,19 @@ class Session:
             self.state.freed(slots)
         return {"token": self.token, "rkey": self.rkey}
 
+    def _fence_kind(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Fence what one of two paths left behind, RDMA or TCP; the other path goes on, and so do requests and loans."""
+        if message.get("kind") == "rdma":
+            rdma, self.rdma = self.rdma, None
+            done = rdma is None or rdma.fence()
+        else:
+            self._renew()
+            done = self.responder.fence()
+            self.responder = Responder(self._access, self.state.options.receives)
+        with self.state.lock:
+            self.state.fences += done
+        return {"token": self.token, "rkey": self.rkey} if done else {"error": "not fenced"}
+
     def _drained(self, message: dict[str, Any]) -> dict[str, Any]:
         owner = Owner(self.number, frames.number(message, "request", 0, U64))
         served = self.state.requests.pop(owner, None)
@@ -334,4 +352,5 @@ class Session:
             "duplicates": state.ledger.counts[manifest.DUPLICATE],
             "late_dones": state.ledger.counts[manifest.LATE],
             "written_bytes": self.responder.written_bytes,
+            **({"caches": state.store.rows()} if state.store is not None else {}),
         }

@@ -1,7 +1,8 @@
 """The storage side of a session: blocks of a store, brought to a slot of the registered arena where the peer READs or WRITEs them itself.
 
 `locate` lends a slot with a block in it, `accept` an empty one for a block that comes, `commit` verifies that one and stores it,
-`free` gives a slot back. The messages are small and go over the control channel; the data takes whatever path the peer chose.
+`free` gives a slot back, `prefetch` says what will be asked for soon. The messages are small and go over the control channel; the
+data takes whatever path the peer chose.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from rdmadiag.kv.session import State
 
 U32, U63 = (1 << 32) - 1, (1 << 63) - 1
+MOST_PREFETCHED = 1 << 16
 _TICKETS = 1 << 62
 """Owners of slots from here on are tickets of blocks, below are requests."""
 
@@ -41,6 +43,7 @@ class Shelf:
             "locate": self._locate,
             "accept": self._accept,
             "commit": self._commit,
+            "prefetch": self._prefetch,
             "free": self._free,
         }
 
@@ -100,6 +103,14 @@ class Shelf:
             return {"stored": store.put(lent.block, lent.version, data)}
         except StoreFull as error:
             return {"error": "no room", "why": str(error)}
+
+    def _prefetch(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Bring blocks up from the file while the peer computes; nothing is waited for."""
+        wanted = frames.numbers(message, "blocks", MOST_PREFETCHED, U63)
+        if self._state.store is None:
+            return {"error": "no store here"}
+        self._state.store.prefetch(wanted)
+        return {}
 
     def _free(self, message: dict[str, Any]) -> dict[str, Any]:
         ticket = frames.number(message, "ticket", 0, U63)

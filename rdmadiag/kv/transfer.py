@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rdmadiag.errors import RdmadiagError
 from rdmadiag.kv import blocks, frames, manifest
 from rdmadiag.kv.blocks import Key
+from rdmadiag.kv.health import DEMOTED
 from rdmadiag.kv.layout import Geometry, Run, runs
 from rdmadiag.kv.manifest import RequestKey
 from rdmadiag.kv.pool import Owner
@@ -45,6 +46,7 @@ class Transfer:
         self.told: set[int] = set()
         self.sent: set[tuple[int, int]] = set()
         self.retries = self.reconnects = self.posted = self.resent = self.publications = 0
+        self.moving = 0.0
         self.bitmap: manifest.Bitmap | None = None
         self.key = RequestKey(client.arena.incarnation if self.pull else client.peer, request, version)
         self.answer = ""
@@ -56,6 +58,7 @@ class Transfer:
         start, why, states = recorder.now(), "", Counter[str]()
         early = 0
         try:
+            client.go_back()
             self._begin()
             self._move()
         except (RequestFailed, frames.PeerGone, frames.ProtocolError, OSError) as error:
@@ -75,6 +78,7 @@ class Transfer:
             "state": "failed" if why else manifest.PUBLISHED,
             "why": why or None,
             "seconds": round(seconds, 6),
+            "moving_seconds": round(self.moving, 6),
             "bytes": size,
             "blocks": self.count,
             "posted_bytes": self.posted,
@@ -120,6 +124,9 @@ class Transfer:
 
     def _move(self) -> None:
         client, settings = self.client, self.client.settings
+        if not settings.overlap:
+            for plane in range(client.arena.geometry.shape.planes):
+                self._make(plane)
         recovery = Recovery(client.routes, settings.limits, time.monotonic(), self.request)
         recovery.start_at(client.route)
         wanted: dict[int, list[int]] | None = None
@@ -127,9 +134,11 @@ class Transfer:
             status = self._attempt(wanted)
             if status is not None and self.acknowledged:
                 recovery.progressed()  # something arrived before it failed: a fault of its own, with tries of its own
+            health = client.health[client.route.name]
             if status is None:
                 wanted = self._done()
                 if not wanted:
+                    health.succeeded(time.monotonic())
                     return
                 status = "REM_OP_ERR"  # all was acknowledged, yet not all is there
                 why = f"the peer lacks {sum(map(len, wanted.values()))} pieces after all were acknowledged"
@@ -138,7 +147,11 @@ class Transfer:
                 blame = int(blames_path(status))
                 where = {"path": client.route.name, "blames_path": blame, "reason": action(status)}
                 client.recorder.event("detected", request=self.request, status=status, **where)
-            step = recovery.after(status, time.monotonic())
+                health.failed(status, time.monotonic())
+            now = time.monotonic()
+            step = recovery.after(status, now, leave=health.state(now) == DEMOTED)
+            if step.moved:
+                health.leave(now)
             if step.route is None:
                 raise RequestFailed(step.why)
             self.retries += 1
@@ -167,6 +180,7 @@ class Transfer:
             lambda timed: client.recorder.ended(name, timed),
         )  # fmt: skip
         self.acknowledged = 0
+        begun = time.monotonic()
 
         def done(work: Work) -> None:
             self.acknowledged += 1
@@ -176,6 +190,7 @@ class Transfer:
                 self._written(plane)
 
         stalled: Stalled | None = pump.run(self._works(wanted), done)
+        self.moving += time.monotonic() - begun
         return stalled.status if stalled else None
 
     def _works(self, wanted: dict[int, list[int]] | None) -> Iterator[Work]:
@@ -227,18 +242,20 @@ class Transfer:
         own = client.arena.incarnation
         keys = [Key(own, self.request, self.version, plane, block) for block in range(self.count)]
         self.crcs[plane] = [client.make(key, slot) for key, slot in zip(keys, self.slots, strict=True)]
-        if client.settings.mode == PUSH_IMM:
+        if client.settings.mode == PUSH_IMM and client.settings.overlap:
             client._tell({"type": "plane", **self.head, "plane": plane, "crcs": self.crcs[plane]})
 
     def _written(self, plane: int) -> None:
         """All works of a plane completed: the consumer's side of it is verified while the next ones are under way."""
         client = self.client
         client.recorder.show("plane", request=self.request, plane=plane)
-        if not self.pull:
-            if client.settings.mode == PUSH:
-                self._tell_written(plane, acknowledged=True)
-            return
-        self._verify(plane, acknowledged=True)
+        if not client.settings.overlap:
+            if not self.pull:  # the row of the manifest, for `done` to verify by
+                client._tell({"type": "plane", **self.head, "plane": plane, "crcs": self.crcs[plane]})
+        elif self.pull:
+            self._verify(plane, acknowledged=True)
+        elif client.settings.mode == PUSH:
+            self._tell_written(plane, acknowledged=True)
 
     def _verify(self, plane: int, acknowledged: bool) -> None:
         if self.bitmap is None or self.bitmap.plane_complete(plane):
@@ -257,8 +274,11 @@ class Transfer:
     def _done(self) -> dict[int, list[int]]:
         """Ask for the publication; what is missing."""
         if self.pull:
-            self.answer = self.client.ledger.publish(self.key)
             assert self.bitmap is not None
+            if not self.client.settings.overlap:
+                for plane in self.crcs:
+                    self._verify(plane, acknowledged=True)
+            self.answer = self.client.ledger.publish(self.key)
             lacks = self.bitmap.missing()
         else:
             answer = self.client._ask({"type": "done", **self.head})

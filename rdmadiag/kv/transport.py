@@ -43,11 +43,13 @@ class Completion(NamedTuple):
 
 
 class Granted(NamedTuple):
-    """What a transport needs of the peer: a token and the key of its memory (TCP), the control channel to ask by (RDMA)."""
+    """What a transport needs of the peer: a token and the key of its memory (TCP), the control channel to ask by (RDMA), and whether
+    it is on this machine (None: it did not say)."""
 
     token: int
     rkey: int
     ask: Callable[[dict[str, Any]], dict[str, Any]] | None = None
+    here: bool | None = None
 
 
 class Transport(Protocol):
@@ -68,6 +70,26 @@ class Transport(Protocol):
 
     def close(self) -> None:
         """Destroy the QPs; may be called twice."""
+
+
+PROBE = -2
+SPIN_SECONDS = 0.002
+
+
+def round_trip(transport: Transport, seconds: float) -> tuple[float, str]:
+    """Write nothing to the peer and wait for its acknowledgement, at most so long [s]: how long it took [s], and the status.
+
+    A QP on which that fails is in ERR. Nothing else may be outstanding.
+    """
+    start = time.monotonic()
+    transport.post([Work(PROBE, WRITE, 0, 0, 0, 0)])
+    while (took := time.monotonic() - start) <= seconds:
+        # First without sleeping: a sleep is longer than the round trip of an adapter.
+        for one in transport.poll(0.0 if took < SPIN_SECONDS else min(0.01, seconds)):
+            if one.wr_id == PROBE:
+                return time.monotonic() - start, one.status
+    transport.error(0)
+    return took, DEADLINE
 
 
 class Timed(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from rdmadiag.scenario.record import AFTER, BEFORE, DURING, Folder
 from rdmadiag.scenario.scenario import Scenario
 
 _ENDS = ("client", "server")
+_PATH_STATES = ("demoted", "probation", "returned", "preempted")
 _KV_SUMS = {
     "kv_transfer": (
         "requests", "failed", "published", "duplicates", "late_dones", "retries", "reconnects", "resent_bytes",
@@ -267,8 +269,10 @@ def _of_events(events: Sequence[Mapping[str, Any]], end: float) -> dict[str, Mea
         kind, status = str(event.get("kind")), _values(event).get("status")
         kinds[kind] += 1
         why = str(_values(event).get("why", ""))
-        if kind == "reconnect" and why.startswith("fallback"):
-            kinds["fallback"] += 1  # to another kind of path, as rdmadiag kv words it
+        if kind == "reconnect" and (word := re.split("[ :]", why, maxsplit=1)[0]) in ("fallback", "back", "session"):
+            kinds[word] += 1  # as rdmadiag kv words it
+        elif kind == "path" and (state := _values(event).get("state")) in _PATH_STATES:
+            kinds[str(state)] += 1
         if kind == "error":
             if isinstance(status, int) and 0 <= status < len(wc_status.NAMES):
                 status = wc_status.NAMES[status]

@@ -59,7 +59,7 @@ _ALL = (
     Quantity("goodput_after_share", "1", "goodput_after / goodput_before", _WORKLOAD),
     Quantity("stall_seconds", "s", "the longest time without payload from the first fault's begin on", _WORKLOAD),
     Quantity("status.*", "count", "work requests that ended with an ibv_wc_status, without IBV_WC_: status.RETRY_EXC_ERR", _WORKLOAD),
-    Quantity("event.*", "count", "events of the workload: event.reconnect; event.fallback: reconnects by another kind of path", _WORKLOAD),
+    Quantity("event.*", "count", "events of the workload: event.reconnect; of these fallback (to another kind), back, session", _WORKLOAD),
     Quantity("fact.*", "", "what the workload says of itself: fact.rnr_retry", _WORKLOAD),
     Quantity("signal.*", "count", "growth of all counters of one meaning (rdmadiag explain counter) over the run, all devices", _COUNTERS),
     Quantity("qps_in_error", "count", "most RC queue pairs seen in state ERR at once", _STATES),

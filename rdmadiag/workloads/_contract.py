@@ -19,6 +19,7 @@ KINDS: Mapping[str, str] = {
     "error": "words: the program's own; status: its code or name; seconds: since what failed was begun",
     "log": "a line of the engine's own log: level (E, W, F), at, words",
     "reconnect": "the end connects again; why",
+    "path": "path, state: what became of one of several ways to the peer: demoted, probation, returned, preempted",
     "recovered": "transfers work again; seconds: since the first error",
     "metric": "name, value: a number of the program's own",
     "result": "what the program says at its end; anything",

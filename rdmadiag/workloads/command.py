@@ -47,6 +47,7 @@ _SAID: Mapping[str, tuple[str, ...]] = {
     "verified": ("bytes", "blocks", "wrong"),
     "error": ("words",),
     "reconnect": (),
+    "path": ("path", "state"),
     "recovered": (),
     "metric": ("name", "value"),
     "result": (),

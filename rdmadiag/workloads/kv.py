@@ -18,9 +18,15 @@ PROGRAMS: dict[str, str] = {}
 EXAMPLE = {"mode": "pull", "requests": 2, "serve": "--device {device}", "send": "--device {device}"}
 ENGINE = None
 PARAMETERS = (
-    Parameter("mode", "push", "who moves the data, and how it is told", ("push", "push_imm", "pull")),
+    Parameter(
+        "mode",
+        "push",
+        "who moves the data, and how it is told; dual: blocks of a store by RDMA and TCP",
+        ("push", "push_imm", "pull", "dual"),
+    ),
     Parameter("shape", "llama-3-70b-tp8", "shape of a block by name"),
     Parameter("layers", 4, "layers; 0: the shape's own"),
+    Parameter("store", "16,64", "mode dual: blocks of the peer's store in memory and in a file"),
     Parameter("slots", 128, "slots for blocks at each end"),
     Parameter("requests", 4, "requests, one after another"),
     Parameter("tokens", 512, "prompt length of each"),
@@ -84,6 +90,7 @@ def ends(setting: Setting) -> dict[str, End]:
     base = [sys.executable, "-m", "rdmadiag", "kv"]
     reach = f"{server.plain_address}:{given['tcp_port']}"
     serve = ["serve", *shape, "--format", "json", "--port", str(given["tcp_port"])]
+    serve += ["--store", given["store"]] if given["mode"] == "dual" else []
     serve += _more("serve", given["serve"], server, client)
     if "--host" not in serve:
         serve += ["--host", server.plain_address]

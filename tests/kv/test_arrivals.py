@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,12 @@ def test_a_wrong_value_is_named_with_its_line(tmp_path: Path, line: str, what: s
     with pytest.raises(BadFile, match="line 2") as error:
         list(arrivals.from_trace(str(path)))
     assert what in str(error.value)
+
+
+def test_agents_go_on_for_ever_with_contexts_that_only_share_the_system_prompt() -> None:
+    work = Agents(agents=2, turns=3)
+    turns = list(islice(arrivals.endless(work), 14))
+    assert [turn.seconds for turn in turns] == sorted(turn.seconds for turn in turns)
+    first, second = (set().union(*(turn.hash_ids for turn in some)) for some in (turns[:6], turns[6:12]))
+    assert first & second == set(range(work.system_tokens // arrivals.HASH_TOKENS))
+    assert turns[:6] == list(arrivals.synthetic(work))

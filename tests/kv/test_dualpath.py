@@ -13,9 +13,10 @@ import pytest
 
 from rdmadiag.kv.client import Client, connect_tcp
 from rdmadiag.kv.dualpath import DualPath, NotMoved
+from rdmadiag.kv.health import Policy
 from rdmadiag.kv.layout import Shape
 from rdmadiag.kv.recovery import Route
-from rdmadiag.kv.scheduler import CONTROL, Path, Policy
+from rdmadiag.kv.scheduler import CONTROL, Path
 from rdmadiag.kv.server import Server
 from rdmadiag.kv.session import Options
 from rdmadiag.kv.store import Store
@@ -113,6 +114,63 @@ def test_a_job_of_a_higher_priority_is_done_before_what_was_under_way(tmp_path: 
         assert urgent.result(20) == content(7)
         assert [future.result(20) for future in slow] == [content(block) for block in range(6)]
         assert done.index(7) < 5
+
+
+def test_the_round_trip_of_each_path_is_measured_and_what_the_scheduler_chose_is_told(tmp_path: FilePath) -> None:
+    with paths(tmp_path) as (store, _, dual):
+        store.put(1, 1, content(1))
+        assert dual.read(1).result(20) == content(1)
+        dual.read(1, kind=CONTROL, size=32).result(20)
+        path_rows, job_rows = dual.rows()
+    by_path = {row["path"]: row for row in path_rows}
+    for row in by_path.values():
+        assert (row["state"], row["probes_failed"], row["demotions"]) == ("healthy", 0, 0)
+        assert 0 < row["rtt_p50_seconds"] <= row["rtt_p99_seconds"]
+    assert (by_path["fast"]["bytes"], by_path["tcp"]["bytes"]) == (SIZE, 32)
+    assert [(row["kind"], row["size"], row["path"], row["jobs"]) for row in job_rows] == [
+        ("control", "small", "tcp", 1),
+        ("data", "bulk", "fast", 1),
+    ]
+
+
+def test_what_is_done_is_not_kept(tmp_path: FilePath) -> None:
+    with paths(tmp_path) as (store, _, dual):
+        store.put(1, 1, content(1))
+        for _ in range(20):
+            assert dual.read(1).result(20) == content(1)
+        end = time.monotonic() + 20
+        while dual._tasks and time.monotonic() < end:
+            time.sleep(0.01)
+        assert not dual._tasks
+
+
+def test_an_idle_path_that_stops_answering_is_left_before_a_job_meets_it(tmp_path: FilePath) -> None:
+    dead = [False]
+    with paths(tmp_path, lambda work: "RETRY_EXC_ERR" if dead[0] else work) as (store, client, dual):
+        store.put(1, 1, content(1))
+        assert dual.read(1).result(20) == content(1)
+        dead[0] = True
+        end = time.monotonic() + 20
+        while ("demoted", "fast") not in events(client) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert ("demoted", "fast") in events(client)
+        assert [row["jobs_failed"] for row in dual.rows()[0]] == [0, 0]
+        assert dual.rows()[0][0]["away_seconds"] > 0
+
+
+def test_what_a_failed_connection_left_behind_is_fenced_before_the_other_path_goes_on(tmp_path: FilePath) -> None:
+    broken = [True]
+
+    def change(work: Work) -> Work | str:
+        return "RETRY_EXC_ERR" if broken[0] and work.length else work
+
+    with paths(tmp_path, change) as (store, client, dual):
+        asked: list[str] = []
+        ask = client._ask
+        client._ask = lambda message: (asked.append(message["type"]), ask(message))[1]  # type: ignore[method-assign]
+        dual.write(1, 1, content(1)).result(20)
+        assert store.get(1) == content(1)
+        assert asked.index("fence") < asked.index("commit")
 
 
 def test_an_older_version_is_refused_whatever_path_it_comes_by(tmp_path: FilePath) -> None:

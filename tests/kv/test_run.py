@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +103,103 @@ def test_a_peer_that_began_anew_under_the_same_name_is_not_the_one_before() -> N
         with serving(QUICK) as (address, _pid), Client(address, shape, QUICK) as client:
             incarnations.append(client.peer)
     assert incarnations[0] != incarnations[1]
+
+
+def test_a_peer_that_took_the_place_of_another_is_sent_what_was_not_published_under_a_new_version() -> None:
+    servers = [Server(SHAPE, Options(slots=80))]
+    address = servers[0].address
+
+    def watch(what: str, row: Any) -> None:
+        if what == "request" and len(servers) == 1:
+            servers[0].close()
+            servers.append(Server(SHAPE, Options(slots=80), port=address[1]))
+
+    recorder = run.send(address, SHAPE, SETTINGS, run.fixed(3, TOKENS), watch=watch)
+    servers[1].close()
+    rows = [(row["request"], row["version"], row["state"]) for row in recorder.requests]
+    assert rows == [(1, 1, "published"), (2, 1, "failed"), (2, 2, "published"), (3, 1, "published")]
+    told = [row for kind, row in recorder.rows() if kind == "event" and row["event"] == "session"]
+    assert [row["reason"] for row in told] == ["the peer's process went away, and another took its place"]
+
+
+def test_a_control_channel_that_broke_is_opened_again_with_the_same_peer() -> None:
+    with Server(SHAPE, Options(slots=80)) as server:
+
+        def watch(what: str, row: Any) -> None:
+            if what == "request" and row["request"] == 1:
+                for sock in list(server._open):
+                    sock.shutdown(socket.SHUT_RDWR)
+
+        recorder = run.send(server.address, SHAPE, SETTINGS, run.fixed(2, TOKENS), watch=watch)
+        rows = [(row["request"], row["version"], row["state"]) for row in recorder.requests]
+        assert rows == [(1, 1, "published"), (2, 1, "failed"), (2, 2, "published")]
+        told = [row for kind, row in recorder.rows() if kind == "event" and row["event"] == "session"]
+        assert [row["reason"] for row in told] == ["the control channel broke"]
+        assert sorted(server.state.pool.free) == sorted(set(range(80)) - server.state.pool.canaries)
+
+
+def test_a_peer_that_does_not_come_back_ends_the_run_with_what_was_measured() -> None:
+    server = Server(SHAPE, Options(slots=80))
+
+    def watch(what: str, row: Any) -> None:
+        if what == "request":
+            server.close()
+
+    ways = run.Ways(return_seconds=0.3)
+    recorder = run.send(server.address, SHAPE, SETTINGS, run.fixed(1000, TOKENS), ways=ways, watch=watch)
+    rows = [(row["request"], row["version"], row["state"]) for row in recorder.requests]
+    assert rows == [(1, 1, "published"), (2, 1, "failed")]
+    assert [row["request"] for kind, row in recorder.rows() if kind == "event" and row["event"] == "peer_gone"] == [2]
+
+
+def test_a_peer_of_another_shape_does_not_take_the_place_of_the_one_that_went_away() -> None:
+    servers = [Server(SHAPE, Options(slots=80))]
+    address = servers[0].address
+
+    def watch(what: str, row: Any) -> None:
+        if what == "request" and len(servers) == 1:
+            servers[0].close()
+            servers.append(Server(SHAPE._replace(layers=5), Options(slots=80), port=address[1]))
+
+    recorder = run.send(address, SHAPE, SETTINGS, run.fixed(3, TOKENS), watch=watch)
+    servers[1].close()
+    assert [(row["request"], row["state"]) for row in recorder.requests] == [(1, "published"), (2, "failed")]
+    (gone,) = (row for kind, row in recorder.rows() if kind == "event" and row["event"] == "peer_gone")
+    assert "same model" in gone["reason"]
+
+
+def test_turns_read_their_prefix_from_the_peers_store_and_write_what_was_missing(rdmadiag: Cli, tmp_path: Path) -> None:
+    output = str(tmp_path / "result.jsonl")
+    words = (
+        "--mode",
+        "dual",
+        "--layers",
+        "2",
+        "--slots",
+        "64",
+        "--requests",
+        "4",
+        "--tokens",
+        "128",
+        "--store",
+        "4,32",
+    )
+    result = rdmadiag("kv", "run", *words, "--output", output, "--format", "json")
+    told = json.loads(result.stdout)
+    assert result.returncode == 0, result.stderr
+    assert (told["mode"], told["published"], told["failed"], told["audited"]) == ("dual", 4, 0, 4)
+    assert not any(told["damage"].values())
+    # Of 8 blocks a turn the first 4 are shared. The third and fourth turn find them: the first one's were written before the second ended.
+    assert sum(cache["hits"] for cache in told["caches"]) >= 2 * 4
+    assert sum(job["jobs"] for job in told["jobs"] if job["priority"] == 0) == 4 + 4 * 4
+    asked = rdmadiag("query", "--from", output, "SELECT path, state, rtt_p50_seconds > 0 AS measured FROM kv_path")
+    assert asked.stdout.split() == ["path", "state", "measured", "tcp0", "healthy", "1"]
+
+
+@pytest.mark.parametrize("words", [("--store", "0,5"), ("--store", "5"), ("--store", "a,b"), ("--path-rates", "fast")])
+def test_what_is_no_store_and_no_rate_is_said(rdmadiag: Cli, words: tuple[str, str]) -> None:
+    result = rdmadiag("kv", "run", "--mode", "dual", "--layers", "1", "--requests", "1", "--tokens", "16", *words)
+    assert result.returncode == 2 and "wanted" in result.stderr
 
 
 def test_a_listening_side_that_cannot_start_is_said() -> None:

@@ -7,7 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rdmadiag.kv.scheduler import CONTROL, DATA, DEMOTED, HEALTHY, PROBATION, Health, Job, Path, Policy, Scheduler
+from rdmadiag.kv.health import DEMOTED, HEALTHY, PROBATION, Health, Policy
+from rdmadiag.kv.scheduler import CONTROL, DATA, FRESH_SECONDS, Job, Path, Scheduler
 
 RDMA, TCP = Path("rdma", "rdma", 10e9, 5e-6), Path("tcp", "tcp", 1e9, 50e-6)
 POLICY = Policy(failures=2, demoted_seconds=1.0, successes=2)
@@ -39,6 +40,37 @@ def test_bulk_goes_where_it_is_done_first() -> None:
     scheduler = make()
     taken = [scheduler.submit(Job(number, DATA, 100 << 20), 0.0) for number in range(22)]
     assert taken.count("tcp") == 2, "a tenth of the rate, a tenth of the jobs"
+
+
+def test_a_small_job_goes_where_the_round_trip_is_measured_to_be_shorter_until_that_is_old() -> None:
+    scheduler = make()
+    scheduler.measured("rdma", 0.0, rtt_seconds=0.01)
+    assert scheduler.submit(Job(1, DATA, 4096), 0.0) == "tcp"
+    assert make().submit(Job(1, DATA, 4096), 0.0) == "rdma"
+    assert scheduler.submit(Job(2, DATA, 4096), FRESH_SECONDS + 0.1) == "rdma"
+
+
+def test_a_path_that_is_slower_than_expected_gets_less_bulk_and_one_that_is_faster_not_more() -> None:
+    scheduler = make()
+    scheduler.measured("rdma", 0.0, rate=1e9)
+    scheduler.measured("tcp", 0.0, rate=100e9)
+    taken = [scheduler.submit(Job(number, DATA, 100 << 20), 0.0) for number in range(20)]
+    assert taken.count("tcp") == 10
+
+
+def test_the_newest_measurement_counts_most_and_the_others_are_not_forgotten() -> None:
+    scheduler = make()
+    for _ in range(20):
+        scheduler.measured("rdma", 0.0, rtt_seconds=0.001)
+    scheduler.measured("rdma", 0.0, rtt_seconds=0.1)
+    assert 0.02 < scheduler._lanes["rdma"].rtt_seconds(0.0) < 0.03
+
+
+def test_a_path_that_does_not_answer_while_nothing_runs_on_it_is_left_at_once() -> None:
+    scheduler = make()
+    scheduler.left("rdma", 0.0)
+    assert scheduler.health("rdma", 0.5) == DEMOTED
+    assert scheduler.submit(Job(1, DATA, 1 << 30), 0.5) == "tcp"
 
 
 def test_a_path_that_fails_is_demoted_tried_again_and_returns() -> None:

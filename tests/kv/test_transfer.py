@@ -6,6 +6,7 @@ import contextlib
 import socket
 import struct
 import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from rdmadiag.errors import BadInput
 from rdmadiag.kv import frames
 from rdmadiag.kv.client import MODES, PULL, PUSH, PUSH_IMM, Client, connect_tcp
+from rdmadiag.kv.health import Policy
 from rdmadiag.kv.recovery import Route
 from rdmadiag.kv.server import Server
 from rdmadiag.kv.session import DONE, Options
@@ -110,6 +112,95 @@ def test_a_dead_device_is_left_for_the_second_and_then_for_tcp() -> None:
             ("fallback", "dev1", "tcp"),
         ]
         assert clean(client.transfer(2, TOKENS)), "the next request begins with what works"
+
+
+def two_ways(change: Callable[[Work], Any], **options: Any) -> Any:
+    """Give a pair with an RDMA route whose works go through `change`, and TCP."""
+
+    def routes(data: list[str]) -> list[Route]:
+        return [Route("dev0", "rdma", data[0]), Route("tcp", "tcp", data[0])]
+
+    def connect(to: Route, *args: Any) -> Any:
+        return connect_tcp(to, *args) if to.kind == "tcp" else faulty(change)(to, *args)
+
+    return pair(PUSH, connect, routes=routes, **options)
+
+
+def changes(client: Client) -> list[tuple[str, str]]:
+    """Return what happened to paths."""
+    names = ("demoted", "probation", "back", "returned", "fallback", "moved")
+    return [
+        (row["event"], row["path"]) for kind, row in client.recorder.rows() if kind == "event" and row["event"] in names
+    ]
+
+
+def until_tried_again(client: Client) -> None:
+    while client.health["dev0"].state(time.monotonic()) == "demoted":
+        time.sleep(0.01)
+
+
+def test_a_route_that_was_left_is_taken_again_when_it_answers_and_healthy_after_some_requests() -> None:
+    dead = [True]
+    policy = Policy(demoted_seconds=0.05, successes=2)
+    with two_ways(lambda work: "RETRY_EXC_ERR" if dead[0] else work, policy=policy) as (_, client):
+        first = client.transfer(1, TOKENS)
+        dead[0] = False
+        until_tried_again(client)
+        rows = [client.transfer(request, TOKENS) for request in (2, 3, 4)]
+        assert all(map(clean, (first, *rows)))
+        assert [row["path"] for row in (first, *rows)] == ["tcp", "dev0", "dev0", "dev0"]
+        assert [row["retries"] for row in rows] == [0, 0, 0]
+        assert changes(client) == [
+            ("demoted", "dev0"),
+            ("fallback", "dev0"),
+            ("probation", "dev0"),
+            ("back", "tcp"),
+            ("returned", "dev0"),
+        ]
+        assert client.report()["late_written"] == 0
+
+
+def test_a_route_that_does_not_answer_yet_costs_no_request_and_is_left_for_longer() -> None:
+    with two_ways(lambda work: "RETRY_EXC_ERR", policy=Policy(demoted_seconds=0.05)) as (_, client):
+        client.transfer(1, TOKENS)
+        until_tried_again(client)
+        row = client.transfer(2, TOKENS)
+        assert clean(row) and (row["path"], row["retries"], row["reconnects"]) == ("tcp", 0, 0)
+        assert client.health["dev0"].state(time.monotonic()) == "demoted"
+        assert client.health["dev0"]._seconds == 0.1
+        assert ("back", "tcp") not in changes(client)
+
+
+def test_a_route_on_probation_that_fails_in_a_request_is_left_at_the_first_failure() -> None:
+    with two_ways(lambda work: "RETRY_EXC_ERR" if work.length else work, policy=Policy(demoted_seconds=0.05)) as (
+        _,
+        client,
+    ):
+        client.transfer(1, TOKENS)
+        until_tried_again(client)
+        row = client.transfer(2, TOKENS)
+        assert clean(row) and (row["path"], row["retries"]) == ("tcp", 1)
+        assert changes(client).count(("demoted", "dev0")) == 2
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_without_overlap_blocks_are_made_before_the_first_request_and_verified_after_the_last(mode: str) -> None:
+    done: list[str] = []
+
+    def noted(what: str, function: Any) -> Any:
+        return lambda *args: (done.append(what), function(*args))[1]
+
+    with pair(mode, faulty(noted("posted", lambda work: work)), overlap=False) as (server, client):
+        source, target = (server, client) if mode == PULL else (client, server)
+        source.arena.put = noted("made", source.arena.put)  # type: ignore[method-assign]
+        target.arena.crc = noted("verified", target.arena.crc)  # type: ignore[method-assign]
+        row = client.transfer(1, TOKENS, audit=False)
+        assert (row["state"], row["publications"]) == ("published", 1)
+        assert 0 < row["moving_seconds"] <= row["seconds"]
+    ends = {what: (done.index(what), len(done) - done[::-1].index(what) - 1) for what in ("made", "posted", "verified")}
+    assert done.count("verified") == 20 * SHAPE.planes
+    assert done.index("posted") > [nth for nth, what in enumerate(done) if what == "made"][20 * SHAPE.planes - 1]
+    assert ends["verified"][0] > ends["posted"][1]
 
 
 def test_every_route_dead_is_a_clean_failure_and_all_slots_come_back() -> None:

@@ -11,15 +11,19 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Any
 
+from rdmadiag.kv import dual
 from rdmadiag.kv import run as runs
+from rdmadiag.kv.arrivals import Agents, synthetic
 from rdmadiag.kv.client import PUSH, Client
 from rdmadiag.kv.dualpath import DualPath
+from rdmadiag.kv.health import HEALTHY, Policy
 from rdmadiag.kv.layout import Shape
 from rdmadiag.kv.rdma import Rails
 from rdmadiag.kv.recovery import Limits
-from rdmadiag.kv.scheduler import CONTROL, Path, Policy
+from rdmadiag.kv.scheduler import CONTROL, Path
 from rdmadiag.kv.server import Server
 from rdmadiag.kv.session import Options
 from rdmadiag.kv.store import Store
@@ -58,6 +62,7 @@ def pair(
     theirs: Sequence[str] = ("rxe2",),
     change: Change | None = None,
     shape: Shape = SHAPE,
+    client_class: type[Client] = Client,
     **options: Any,
 ) -> Iterator[tuple[Server, Client, _Both]]:
     """Give a listening side on the second host's devices and a client on the first one's; TCP by the plain network."""
@@ -66,7 +71,7 @@ def pair(
     both = _Both(Rails(devices, attributes.parse(rc), "e1"), change)
     with (
         Server(shape, Options(**{"slots": 80, **options}), HOSTS, 0, theirs, "e2") as server,
-        Client(server.address, shape, settings, both.connect, None, devices, "e1", both.rails.close) as client,
+        client_class(server.address, shape, settings, both.connect, None, devices, "e1", both.rails.close) as client,
     ):
         yield server, client, both
 
@@ -151,12 +156,16 @@ def lossy_path() -> Iterator[Callable[[], None]]:
         switch("tc", *parts, "prio", "1", "u32", "match", "u8", "0x11", "0xff", "at", "28", "action", "ok")
         switch("tc", *parts, "prio", "2", "u32", "match", "ip", "dport", "4791", "0xffff", "action", "drop")
 
-    drop.mended = made.clear  # type: ignore[attr-defined]
+    def mend() -> None:
+        if made:
+            made.clear()
+            switch("tc", "qdisc", "del", "dev", "p1", "clsact")
+
+    drop.mend = mend  # type: ignore[attr-defined]
     try:
         yield drop
     finally:
-        if made:
-            switch("tc", "qdisc", "del", "dev", "p1", "clsact")
+        mend()
 
 
 def path_lost(rails: int = 1, rc: str = FAST, deadline_seconds: float = 3.0) -> dict[str, Any]:
@@ -171,6 +180,49 @@ def path_lost(rails: int = 1, rc: str = FAST, deadline_seconds: float = 3.0) -> 
         ),
     ):
         return told(client, both, [client.transfer(request, TOKENS) for request in (1, 2)])
+
+
+def short_blackout(seconds: float = 0.3, rc: str = "timeout=18,retry_cnt=6") -> dict[str, Any]:
+    """The path loses everything for less time than the retries of a QP take (here 7 times 1.07 s)."""
+    with lossy_path() as drop:
+        mending = threading.Timer(seconds, drop.mend)  # type: ignore[attr-defined]
+
+        def begin() -> None:
+            drop()
+            mending.start()
+
+        with pair(PUSH, rc, change=at_work(40, begin), window=4, deadline_seconds=60.0) as (_, client, both):
+            before = counters("rxe1")
+            rows = [client.transfer(request, TOKENS) for request in (1, 2)]
+            mending.join()
+            after = counters("rxe1")
+            moved = {name: after[name] - before[name] for name in before if after[name] != before[name]}
+            return {**told(client, both, rows), "moved": moved}
+
+
+def counters(device: str) -> dict[str, int]:
+    """Return a device's hw_counters."""
+    folder = f"/sys/class/infiniband/{device}/ports/1/hw_counters"
+    found = {}
+    for name in os.listdir(folder):
+        with contextlib.suppress(OSError, ValueError), open(f"{folder}/{name}") as file:
+            found[name] = int(file.read())
+    return found
+
+
+def path_returns(most: int = 40) -> dict[str, Any]:
+    """The path dies in the first request and is mended after it: the transfer goes back to it."""
+    policy = Policy(demoted_seconds=0.5, successes=2)
+    with (
+        lossy_path() as drop,
+        pair(PUSH, change=at_work(40, drop), window=4, policy=policy) as (_, client, both),
+    ):
+        rows = [client.transfer(1, TOKENS)]
+        drop.mend()  # type: ignore[attr-defined]
+        while len(rows) < most and client.health["rxe1"].state(time.monotonic()) != HEALTHY:
+            rows.append(client.transfer(len(rows) + 1, TOKENS))
+            time.sleep(0.05)
+        return told(client, both, rows)
 
 
 def no_way_left() -> dict[str, Any]:
@@ -358,8 +410,7 @@ def dual_path() -> dict[str, Any]:
             lost = [dual.read(block) for block in wanted]
             result["equal while dead"] = [future.result(60) for future in lost] == list(wanted.values())
             result["while dead"] = sorted({dual.paths_of(future)[-1] for future in lost})
-            switch("tc", "qdisc", "del", "dev", "p1", "clsact")
-            drop.mended()  # type: ignore[attr-defined]
+            drop.mend()  # type: ignore[attr-defined]
             end = time.monotonic() + 60
             names = set[str]()
             while "returned" not in names and time.monotonic() < end:
@@ -380,3 +431,44 @@ def dual_path() -> dict[str, Any]:
         result["operations"] = sorted({(one["path"], one["op"], one["status"]) for one in summary["operations"]})
         result["report"] = client.report()
     return result
+
+
+def turns(most: int = 200) -> dict[str, Any]:
+    """Agents' turns from a peer's store (mode dual): the RDMA path dies at the third and is mended when it has been left."""
+    shape = Shape(4, 2, 32 << 10, 16)
+    policy = Policy(failures=2, demoted_seconds=0.5, successes=2)
+    ways = runs.Ways(("rxe1",), attributes.parse("timeout=12,retry_cnt=3"), "e1")
+    changes: list[str] = []
+    work = islice(synthetic(Agents(agents=2, turns=most, think_seconds=0.0, token_seconds=0.0)), most)
+    with (
+        lossy_path() as drop,
+        dual.opened(shape, 8, 64) as store,
+        Server(dual.whole(shape), Options(48), HOSTS, 0, ("rxe2",), "e2", store) as server,
+    ):
+
+        def watch(what: str, row: Any) -> None:
+            if what == "request" and row["request"] == 3:
+                drop()
+            if what in ("demoted", "probation", "returned") and row["path"] == "rxe1":
+                changes.append(what)
+            if what == "demoted" and row["path"] == "rxe1":
+                drop.mend()  # type: ignore[attr-defined]
+
+        def until_returned() -> Iterator[Any]:
+            for arrival in work:
+                yield arrival
+                if "returned" in changes:
+                    return
+
+        recorder = dual.send(
+            server.address, shape, SETTINGS._replace(slots=48, window=8), until_returned(), (20e6, 2e6), ways=ways,
+            watch=watch, policy=policy,
+        )  # fmt: skip
+    summary = runs.summary(recorder)
+    return {
+        "changes": changes,
+        "states": sorted({row["state"] for row in recorder.requests}),
+        **{name: summary[name] for name in ("paths", "jobs", "caches", "damage", "audited", "requests", "routes")},
+        "late": (summary["late_written"], summary["canaries_damaged"]),
+        "lines": list(recorder.lines()),
+    }

@@ -79,6 +79,27 @@ def test_when_the_path_dies_what_is_missing_goes_by_tcp_over_the_second_network(
     assert told["rows"][1]["path"] == "tcp0"
 
 
+def test_a_path_that_came_back_is_asked_first_and_then_taken_again(verbs: Worker) -> None:
+    told = verbs("path_returns")
+    assert whole(told)
+    assert told["rows"][0]["path"] == "tcp0"
+    assert [row["path"] for row in told["rows"][-2:]] == ["rxe1", "rxe1"]
+    names = [
+        (event["event"], event["path"]) for event in told["events"] if event["event"] not in ("detected", "reconnect")
+    ]
+    assert names[:2] == [("demoted", "rxe1"), ("fallback", "rxe1")]
+    assert names[-2:] == [("back", "tcp0"), ("returned", "rxe1")]
+    assert told["report"]["late_written"] == 0
+
+
+def test_a_blackout_shorter_than_the_retries_is_no_error_and_the_transfer_goes_on(verbs: Worker) -> None:
+    told = verbs("short_blackout")
+    assert whole(told)
+    assert [(row["retries"], row["reconnects"], row["path"]) for row in told["rows"]] == [(0, 0, "rxe1")] * 2
+    assert told["events"] == []
+    assert told["moved"]["completer_retry_err"] >= 1, "the device knows what no completion says"
+
+
 def test_when_the_path_dies_the_second_device_is_taken_before_tcp(verbs: Worker) -> None:
     told = verbs("path_lost", rails=2)
     assert whole(told)
@@ -153,6 +174,21 @@ def test_blocks_of_a_store_take_rdma_or_tcp_and_the_dead_path_is_left_and_taken_
     assert route(told, "tcp0")["on_the_wire"] is True
     assert route(told, "rxe1")["acknowledged_bytes"] >= 12 * 65536
     assert (told["report"]["late_written"], told["report"]["canaries_damaged"]) == (0, 0)
+
+
+def test_turns_of_agents_leave_a_dead_path_and_go_back_to_it_with_all_that_was_chosen_told(verbs: Worker) -> None:
+    told = verbs("turns")
+    assert told["changes"][0] == "demoted" and told["changes"][-2:] == ["probation", "returned"], told["changes"]
+    assert told["states"] == ["published"] and not any(told["damage"].values())
+    assert told["audited"] == told["requests"] and told["late"] == [0, 0]
+    rdma, tcp = sorted(told["paths"], key=lambda path: str(path["kind"]))
+    assert (rdma["path"], tcp["path"]) == ("rxe1", "tcp0")
+    for path in (rdma, tcp):
+        assert 0 < path["rtt_p50_seconds"] < 1 and path["bytes"] > 0
+    assert rdma["demotions"] >= 1 and rdma["away_seconds"] > 0 and rdma["state"] == "healthy"
+    assert {job["path"] for job in told["jobs"] if job["kind"] == "control"} >= {"tcp0"}
+    assert {job["path"] for job in told["jobs"] if job["size"] == "bulk"} == {"rxe1", "tcp0"}
+    assert [route["on_the_wire"] for route in told["routes"]] == [True, True]
 
 
 def test_kv_run_in_a_lab_moves_requests_between_two_processes_and_a_check_reads_the_result(
