@@ -1,6 +1,6 @@
 """A switch with two ports and the hosts' netdevs, in namespaces of this machine's own kernel: for what needs no RDMA device.
 
-`python -m tests.inject.netns FAULT STATE PID [name=value ...]` is an injector to be killed: it puts a fault on and prints `on: TAG`.
+`python -m tests.inject.netns FAULT STATE PID LEASE [name=value ...]` is an injector to be killed: it puts a fault on and prints `on: TAG`.
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def aim_at(pid: int) -> Aim:
 
 def main() -> None:
     """Put a fault on, and hold it until it is over."""
-    fault, state, pid, *words = sys.argv[1:]
+    fault, state, pid, lease, *words = sys.argv[1:]
     os.environ["XDG_STATE_HOME"] = state
     values = dict(word.split("=", 1) for word in words)
-    with injector.Injection(fault, values, aim_at(int(pid)), 600, lease_seconds=3) as injection:
+    with injector.Injection(fault, values, aim_at(int(pid)), 600, lease_seconds=float(lease)) as injection:
         print(f"on: {injection.tag}", flush=True)
         injection.wait()
     print(f"{injection.outcome.verdict}: {injection.outcome.why}", flush=True)

@@ -44,8 +44,8 @@ def wait_until(what: Callable[[], object], seconds: float = 60.0) -> None:
 class Place:
     """A namespace, a journal of its own, and an injector in a process that may be killed."""
 
-    def __init__(self, state: Path) -> None:
-        self.state, self.space = state, netns.start()
+    def __init__(self, state: Path, lease: float = 3.0) -> None:
+        self.state, self.lease, self.space = state, lease, netns.start()
         self.node = netns.NetnsNode(self.space.pid)
         self.aim = netns.aim_at(self.space.pid)
         self.before = self.look()
@@ -59,6 +59,7 @@ class Place:
         """Put a fault on in a process of its own; return its name."""
         fault, values = MECHANISMS[mechanism]
         words = [sys.executable, "-m", "tests.inject.netns", fault, str(state or self.state), str(self.space.pid)]
+        words.append(str(self.lease))
         self.injector = subprocess.Popen(
             [*wrapper, *words, *(f"{key}={value}" for key, value in values.items())],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
