@@ -72,32 +72,29 @@ def plan(
     }
     environment = tuple(packets.environment().items())
     ports = [cable.port for cable in target.cables]
-    steps: list[Restore | Worker] = [
-        Restore(
-            f"{netdev}, by which packets visit a program, is gone in the end",
-            check="echo probe changed 0 > before",
-            restore=f"if ip -o link show dev {netdev} >/dev/null 2>&1; then ip link del {netdev}; fi",
-        ),
-        Changer(
-            f"a process that {what}",
-            argv=(*packets.python("rdmadiag.lab.interpose"), json.dumps(order)),
-            name="change",
-            environment=environment,
-        ),
-    ]
-    if moves is CHANGED:
-        steps.append(
-            Worker(
-                f"a process that compares packets as they come to {', '.join(ports)} and leave",
-                argv=(*packets.python("rdmadiag.lab.compare"), *ports),
-                name="compare",
-                environment=environment,
-            )
-        )
+    back = Restore(
+        f"{netdev}, by which packets visit a program, is gone in the end",
+        check="echo probe changed 0 > before",
+        restore=f"if ip -o link show dev {netdev} >/dev/null 2>&1; then ip link del {netdev}; fi",
+    )
+    changer = Changer(
+        f"a process that {what}",
+        argv=(*packets.python("rdmadiag.lab.interpose"), json.dumps(order)),
+        name="change",
+        environment=environment,
+    )
+    witness = Worker(
+        f"a process that compares packets as they come to {', '.join(ports)} and leave",
+        argv=(*packets.python("rdmadiag.lab.compare"), *ports),
+        name="compare",
+        environment=environment,
+    )
+    # The witness first: what is changed at once shall be seen.
+    steps: tuple[Restore | Worker, ...] = (back, witness, changer) if moves is CHANGED else (back, changer)
     return Plan(
         place="switch",
         netdevs=tuple(cable.port for cable in target.cables if source in ("", cable.host)),
-        steps=tuple(steps),
+        steps=steps,
         hits=("done",),
         moves=moves,
         notes=notes,
