@@ -29,6 +29,7 @@ ORDER = [
     "faults",
     "inject",
     "scenario",
+    "prove",
     "fleet",
     "render",
     "cli",

@@ -176,6 +176,45 @@ def run_progress(total: int) -> Iterator[Callable[[int, str, Any], None]]:
     yield tell
 
 
+def prove_formats() -> click.Choice[str]:
+    """Return the names of the formats of a report of `rdmadiag prove` as a choice."""
+    from rdmadiag import registry
+    from rdmadiag.render import prove
+
+    return click.Choice(registry.names(prove))
+
+
+@contextlib.contextmanager
+def prove_progress() -> Iterator[Callable[[Any], None]]:
+    """Yield a function that shows how far trials are, with the time left: a bar for a terminal, else a line for each trial."""
+
+    def left(at: Any) -> str:
+        return "" if at.left_seconds is None else f", about {at.left_seconds / 60:.0f} min left"
+
+    if is_terminal(sys.stderr):
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+            task = bar.add_task("", total=None)
+
+            def show(at: Any) -> None:
+                text = f"{at.number}/{at.total} {at.trial}: {at.text}{left(at)}"
+                bar.update(task, description=text, total=at.total, completed=at.number - 1)
+
+            yield show
+        return
+    said = [""]
+
+    def tell(at: Any) -> None:
+        if at.trial != said[0]:
+            said[0] = at.trial
+            note(f"trial {at.number}/{at.total} {at.trial}{left(at)}")
+
+    yield tell
+
+
 def as_json(value: Any) -> str:
     """Return JSON in ASCII, so that nothing in it is obeyed by a terminal."""
     return json.dumps(value, indent=1, default=str)

@@ -40,16 +40,22 @@ class Captured(NamedTuple):
     gaps: list[tuple[str, Gap]]
 
 
-def capture(host: Host, window: float, budget: float, redact: Callable[[str], str] | None = None) -> Captured:
+def capture(
+    host: Host,
+    window: float,
+    budget: float,
+    redact: Callable[[str], str] | None = None,
+    patience: float = 1.0,
+) -> Captured:
     """Look at a node as a check does, and return its bundle; two samples of counters `window` [s] apart.
 
-    `redact` replaces names and addresses in every text, if given.
+    `redact` replaces names and addresses in every text, if given. `patience` times its limit each source may take.
     """
     modules = {name: module for name, module in sources.load().items() if hasattr(module, "read")}
     before, now = RecordingHost(host).noted, RecordingHost(host).noted
     first_seconds = last_seconds = host.clock()
     gaps: list[tuple[str, Gap]] = []
-    recorders: Mapping[str, Any] = {name: _Recorder(name, module) for name, module in modules.items()}
+    recorders: Mapping[str, Any] = {name: _Recorder(name, module, patience) for name, module in modules.items()}
     for step, items, clock, _ in children.look(_steps(modules, window), recorders, host, window, budget):
         for item in items:
             if isinstance(item, Gap):
@@ -73,11 +79,11 @@ def capture(host: Host, window: float, budget: float, redact: Callable[[str], st
 
 class _Recorder:
     # A source whose `read` hands over all that it read through the door, as one text of JSON.
-    def __init__(self, name: str, module: ModuleType) -> None:
+    def __init__(self, name: str, module: ModuleType, patience: float) -> None:
         self.name, self.module = name, module
         self.TABLES = module.TABLES
         self.SAMPLED = getattr(module, "SAMPLED", False)
-        self.SECONDS = getattr(module, "SECONDS", children.SOURCE_SECONDS)
+        self.SECONDS = patience * getattr(module, "SECONDS", children.SOURCE_SECONDS)
 
     def read(self, host: Host, skip: frozenset[str] = frozenset()) -> Iterator[Printed | Gap | Row]:
         door = RecordingHost(host)

@@ -33,6 +33,7 @@ class Request(NamedTuple):
     baseline: str | None = None
     previous: str | None = None
     peer: tuple[str, ...] = ()
+    taps: tuple[str, ...] = ()
 
 
 ALL_SECONDS = 1e10
@@ -100,6 +101,10 @@ def look(
         unread = collect.from_paths(evidence, request.given, modules, texts, options, progress)
     else:
         timings = collect.live(evidence, host or LiveHost(), modules, texts, options)
+    if request.taps:
+        from rdmadiag.diagnose import wire
+
+        wire.compared(evidence, request.taps)
     for spec in request.peer:
         unread += _peer(evidence, spec, modules, texts, options, progress)
     if request.previous:

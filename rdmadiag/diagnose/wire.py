@@ -42,15 +42,14 @@ def look(
     from rdmadiag.roce import pairing
 
     known = [pairing.read(text) for text in pairs]
-    if len(taps) not in (0, 2):
-        raise BadInput(f"--tap is wanted twice, the capture before and the one behind; got it {len(taps)} times")
+    _both(taps)
     whole = rulebook.load()
     book = rulebook.Rulebook(rule for rule in whole if rule.layer == "wire")
     overrides: Mapping[str, Mapping[str, Any]] = rulebook.site_parameters(site, whole) if site else {}
     evidence = Evidence(rulebook.extra_log_columns(book))
     found = [_read(evidence, spec, progress, each, known) for spec in specs]
     if taps:
-        found += _compared(evidence, taps, progress, known)
+        found += compared(evidence, taps, progress, known)
     expected = rulebook.expectations(expect) if expect else {}
     for (node,) in evidence.db.execute("SELECT DISTINCT node FROM capture").fetchall():
         for name, value in expected.items():
@@ -96,25 +95,44 @@ def _read(
     return found
 
 
-def _compared(evidence: Evidence, taps: Sequence[str], progress: Progress | None, pairs: Sequence[Any]) -> list[Any]:
+_TAPS = ("tap_loss", "tap_path", "tap_packet")
+
+
+def _both(taps: Sequence[str]) -> None:
+    if len(taps) not in (0, 2):
+        raise BadInput(f"--tap is wanted twice, the capture before and the one behind; got it {len(taps)} times")
+
+
+def compared(
+    evidence: Evidence, taps: Sequence[str], progress: Progress | None = None, pairs: Sequence[Any] = ()
+) -> list[Any]:
+    """Read two captures of one path, and fill the tables of captures and tap_loss. Returns the analyses. Raises BadFile, BadInput."""
     from rdmadiag.roce.taps import Tap, compare
 
+    _both(taps)
     both = [Tap(), Tap()]
     found = [_read(evidence, spec, progress, tap, pairs) for spec, tap in zip(taps, both, strict=True)]
-    rows = compare(*both)
+    for tap, analysed in zip(both, found, strict=True):
+        tap.until = analysed.until
+    outcome = compare(*both)
     place = " and ".join(given.shown(given.split(spec)[1]) for spec in taps)
-    for row in rows:
-        evidence.add_item("taps", "captures", Row("tap_loss", row, place))
-    if not rows:
-        reason = "no packet is in both captures: they are not of one path, or not of one time"
-        evidence.gap(
-            "taps", "captures", Gap(("tap_loss",), reason, "unreadable", "capture both at the same time", place)
+    nodes = {given.split(spec)[0] for spec in taps}
+    node = (nodes.pop() if len(nodes) == 1 else "") or "taps"
+    for table, rows in zip(_TAPS, outcome, strict=True):
+        for row in rows:
+            evidence.add_item(node, "captures", Row(table, row, place))
+    if not outcome.paths:
+        reason = "which tap is nearer to a sender cannot be told: packets of one direction only are in both"
+        tables = _TAPS[1:] if outcome.flows else _TAPS
+        reason = (
+            reason if outcome.flows else "no packet is in both captures: they are not of one path, or not of one time"
         )
+        evidence.gap(node, "captures", Gap(tables, reason, "unreadable", "capture both at the same time", place))
     if any(tap.left_out for tap in both):
         evidence.gap(
-            "taps",
+            node,
             "captures",
-            Gap(("tap_loss",), "only the first packets of each tap are compared", "truncated", "", place),
+            Gap(_TAPS, "only the first packets of each tap are compared", "truncated", "", place),
         )
     return found
 

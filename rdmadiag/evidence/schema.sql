@@ -644,6 +644,7 @@ CREATE TABLE process (
   pod TEXT,                  -- Kubernetes pod uid of that path
   container_id TEXT,         -- container id of that path, first 12 digits
   job TEXT,                  -- Slurm job of that path
+  state TEXT,                -- R running, S sleeping, D in the kernel, T stopped, t traced, Z dead (/proc/PID/status)
   ipc_lock INTEGER,          -- 1 if it may lock memory without limit: CAP_IPC_LOCK in the first user namespace (/proc/PID/status, uid_map)
   origin TEXT,               -- where the row was read
   UNIQUE (node, pid)
@@ -1473,10 +1474,79 @@ CREATE TABLE tap_loss (
   only_a INTEGER,            -- packets seen at the first tap only [count]
   only_b INTEGER,            -- packets seen at the second tap only [count]
   a_first INTEGER,           -- 1 when packets pass the first tap before the second, 0 when after; NULL cannot be told
+  told_by TEXT,              -- what says which tap is passed first: 'delay' (of both directions, without comparing clocks), 'losses' (taken for the side that has more)
   delay_us REAL,             -- first tap to second, median, by the clocks of the captures [us]
   frames_a TEXT,             -- frames of the first capture that the second lacks
   frames_b TEXT,             -- frames of the second capture that the first lacks
   filter TEXT,               -- tshark display filter for the capture that has them
+  origin TEXT                -- both paths
+);
+
+-- How busy a node is; one row a node. (/proc/stat, /proc/loadavg, /proc/meminfo, /proc/pressure)
+CREATE TABLE pressure (
+  node TEXT,                 -- node
+  processors INTEGER,        -- processors that are on [count]
+  running INTEGER,           -- threads that run or wait for a processor, at that moment [count] (procs_running)
+  load1 REAL,                -- load average of one minute
+  cpu_some_share REAL,       -- share of the last 10 s in which somebody waited for a processor (Documentation/accounting/psi.rst)
+  cpu_full_share REAL,       -- share in which all did; 0 on the whole node, by definition
+  memory_some_share REAL,    -- share of the last 10 s in which somebody waited for memory
+  memory_full_share REAL,    -- share in which all did
+  io_some_share REAL,        -- share of the last 10 s in which somebody waited for a block device
+  io_full_share REAL,        -- share in which all did
+  memory_total_kib INTEGER,  -- memory [KiB]
+  memory_available_kib INTEGER, -- memory that can be had without swapping [KiB] (MemAvailable)
+  swap_total_kib INTEGER,    -- swap [KiB]
+  swap_free_kib INTEGER,     -- swap that is not used [KiB]
+  origin TEXT,               -- where the row was read
+  UNIQUE (node)
+);
+
+-- What became of a direction's packets between two taps of one path; only where it is known which tap is nearer to the sender.
+CREATE TABLE tap_path (
+  node TEXT,                 -- node
+  src TEXT,                  -- sender's address
+  dst TEXT,                  -- receiver's address
+  both INTEGER,              -- packets that passed both taps [count]
+  lost INTEGER,              -- packets that passed the sender's tap only [count]
+  again INTEGER,             -- packets that came to the receiver's tap more often than they were sent [count]
+  strange INTEGER,           -- packets at the receiver's tap that the sender's tap never saw [count]
+  changed INTEGER,           -- packets whose header was sent and whose further bytes were not [count]
+  overtaken INTEGER,         -- packets that came after one that was sent later [count]
+  marked INTEGER,            -- packets marked CE between the taps [count]
+  again_lag_us REAL,         -- how long after the one before it such a packet came, median [us]
+  lost_least_bytes INTEGER,  -- shortest lost packet, from the BTH on [bytes]
+  passed_after_long INTEGER, -- packets at least as long that passed after the first loss [count]
+  passed_after_short INTEGER, -- shorter packets that passed after the first loss [count]
+  lost_at_end INTEGER,       -- packets that were lost behind the last that passed [count]
+  longest_run INTEGER,       -- lost packets in a row, at most [count]
+  round_trip_us REAL,        -- from tap to tap and back, medians of both directions in the second half of the captures, whatever the clocks [us]
+  wait_us_p5 REAL,           -- in the second half: how much longer the way took than for the quickest packet, 5th percentile [us]
+  wait_us_p50 REAL,          -- the same, median [us]
+  wait_us_p95 REAL,          -- the same, 95th percentile [us]
+  train_gap_us_p50 REAL,     -- time between arrivals of packets sent within 2 ms of each other, median [us]
+  train_gap_us_p90 REAL,     -- the same, 90th percentile [us]
+  train_gbps REAL,           -- rate at which such packets of 1000 bytes and more come out, median [Gb/s]
+  origin TEXT                -- both paths
+);
+
+-- The same by opcode and AETH syndrome.
+CREATE TABLE tap_packet (
+  node TEXT,                 -- node
+  src TEXT,                  -- sender's address
+  dst TEXT,                  -- receiver's address
+  opcode INTEGER,            -- BTH opcode
+  name TEXT,                 -- its name (rdmadiag explain opcode)
+  syndrome INTEGER,          -- AETH syndrome, for answers
+  both INTEGER,              -- as in tap_path [count]
+  lost INTEGER,              -- as in tap_path [count]
+  again INTEGER,             -- as in tap_path [count]
+  strange INTEGER,           -- as in tap_path [count]
+  changed INTEGER,           -- as in tap_path [count]
+  overtaken INTEGER,         -- as in tap_path [count]
+  marked INTEGER,            -- as in tap_path [count]
+  psn_ahead INTEGER,         -- strange packets: PSNs from the last known packet of their flow, median [count]
+  frames TEXT,               -- the first frames, in the capture that has them
   origin TEXT                -- both paths
 );
 

@@ -10,7 +10,7 @@ import sys
 from types import ModuleType
 
 from rdmadiag import registry
-from rdmadiag.faults._contract import REACHES, Moves, Parameter, Plan, Refused, Values
+from rdmadiag.faults._contract import REACHES, Diagnosis, Moves, Parameter, Plan, Refused, Values
 from rdmadiag.faults._steps import Change, Restore, Step, Table, Worker
 from rdmadiag.faults._target import Cable, Target
 
@@ -18,6 +18,7 @@ __all__ = [
     "REACHES",
     "Cable",
     "Change",
+    "Diagnosis",
     "Moves",
     "Parameter",
     "Plan",

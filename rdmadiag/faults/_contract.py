@@ -106,6 +106,19 @@ REACHES: Mapping[str, Reach] = {
 }
 
 
+class Diagnosis(NamedTuple):
+    """Which rules name a fault rightly when `rdmadiag prove` puts it on, and why that is what an operator can know.
+
+    `rules` are ids, any of which is right as the first cause. `parameters` are what it is put on with, `workload` parameters of
+    the workload `paced` under it.
+    """
+
+    rules: tuple[str, ...]
+    why: str
+    parameters: Mapping[str, Any] = {}
+    workload: Mapping[str, Any] = {}
+
+
 @dataclass(frozen=True)
 class Moves:
     """What else must have moved, seen by other means than the fault's own: the second proof that it fired.

@@ -1,6 +1,6 @@
 """Only ACKs and NAKs are lost; data arrives: a way back that is worse than the way there."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 from rdmadiag.faults._pattern import randomly
 
@@ -15,6 +15,10 @@ SIGNS = (
     "a later ACK makes up for a lost one; for the last one of a message the requester's timer ends the wait: completer_retry_err",
     "responder: duplicate_request; the data was there the first time",
     "no out_of_seq_request: nothing was missing at the responder",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-only-answers-lost",),
+    "Acknowledgements go in at one end and do not come out at the other, and all other packets do",
 )
 
 

@@ -1,6 +1,6 @@
 """A host's IP address goes, and with it the RoCE v2 GID made from it: a DHCP lease that ended, a manager that reconfigured."""
 
-from rdmadiag.faults import Change, Moves, Plan, Refused, Target, Values
+from rdmadiag.faults import Change, Diagnosis, Moves, Plan, Refused, Target, Values
 from rdmadiag.faults import _host as host
 
 TITLE = "The host's IP address, and so its GID, is removed"
@@ -9,6 +9,9 @@ PARAMETERS = (host.HOST,)
 SIGNS = (
     "the GID table has a hole: event GID_CHANGE; a new queue pair with that gid_index cannot be made (EINVAL)",
     "the peer's packets are not for this host any more: completer_retry_err, then WC 12 on the peer",
+)
+DIAGNOSIS = Diagnosis(
+    ("no-routable-gid",), "The netdev of the RDMA device has no address any more: the node says so itself"
 )
 
 

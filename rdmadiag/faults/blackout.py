@@ -1,6 +1,6 @@
 """Nothing passes any more, while every link stays up: a switch that blackholes."""
 
-from rdmadiag.faults import Moves, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Plan, Target, Values
 from rdmadiag.faults import _path as path
 
 TITLE = "All packets are lost; links stay up"
@@ -10,6 +10,10 @@ SIGNS = (
     "requester: completer_retry_err, then retry_exceeded_err, WC 12 RETRY_EXC and WC 5 for the rest, QP in ERR",
     "retry_cnt 7 on rxe: resends without end, nothing but completer_retry_err",
     "shorter than the retry budget: work goes on after it by itself",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-path-cut",),
+    "Captures at both ends show that from some moment on nothing that one sends comes to the other; what cut it lies between",
 )
 
 

@@ -1,6 +1,6 @@
 """Packets lost in bursts, by the Gilbert-Elliott model: a link with moments of errors, a buffer that overflows now and then."""
 
-from rdmadiag.faults import Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 from rdmadiag.faults._pattern import in_bursts
 
@@ -17,6 +17,13 @@ PARAMETERS = (
 SIGNS = (
     "as with loss, but in groups: several resends of one window, then none for a while",
     "a burst longer than what a NAK can tell of: the requester's timer ends the wait",
+)
+DIAGNOSIS = Diagnosis(
+    (
+        "wire-tap-loss",
+        "packet-loss-on-path",
+    ),
+    "Packets are lost between the ends; by which pattern is the device's matter",
 )
 
 

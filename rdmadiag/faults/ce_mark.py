@@ -1,6 +1,6 @@
 """Packets are marked "congestion experienced" though there is no congestion: a switch with a threshold set too low."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 from rdmadiag.faults._pattern import randomly
 
@@ -21,6 +21,12 @@ while read -r key rest; do
 if [ "$key" = IpExt: ] && [ -z "$names" ]; then names=$rest
 elif [ "$key" = IpExt: ]; then set -- $rest; for n in $names; do [ $n = InCEPkts ] && echo "probe InCEPkts $1"; shift; done; fi
 done < /proc/net/netstat"""
+DIAGNOSIS = Diagnosis(
+    ("wire-marked-without-cnp",),
+    "Packets are marked on the way, and the receiver, whose device knows no CNP, does not answer them",
+    parameters={"percent": 50.0},
+    workload={"rc": "timeout=17,retry_cnt=4,rnr_retry=7,min_rnr_timer=12,traffic_class=2"},
+)
 
 
 def plan(target: Target, values: Values) -> Plan:

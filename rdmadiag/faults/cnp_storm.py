@@ -1,6 +1,6 @@
 """Congestion notifications without congestion: a broken switch or adapter that slows a sender down."""
 
-from rdmadiag.faults import Moves, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Plan, Target, Values
 from rdmadiag.faults import _packets as packets
 
 TITLE = "Forged CNPs to a sender"
@@ -16,6 +16,11 @@ while read -r key rest; do
 if [ "$key" = IpExt: ] && [ -z "$names" ]; then names=$rest
 elif [ "$key" = IpExt: ]; then set -- $rest; for n in $names; do [ $n = InECT0Pkts ] && echo "probe InECT0Pkts $1"; shift; done; fi
 done < /proc/net/netstat"""
+DIAGNOSIS = Diagnosis(
+    ("wire-cnp-never-sent",),
+    "CNPs come to the sender that its peer never sent, as the captures of both ends show",
+    parameters={"victim": "h1"},
+)
 
 
 def plan(target: Target, values: Values) -> Plan:

@@ -1,6 +1,6 @@
 """One byte of a packet's payload is flipped on the way, so that its ICRC is wrong: a cable or a port with bit errors."""
 
-from rdmadiag.faults import Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 from rdmadiag.faults._pattern import randomly
 
@@ -16,6 +16,11 @@ SIGNS = (
     "data arrives intact: a wrong byte never gets through",
 )
 _FLIP = "@th,160,8 set @th,160,8 ^ 0x5a"  # the byte behind the BTH: of an extended header or of the payload
+DIAGNOSIS = Diagnosis(
+    ("wire-icrc-bad",),
+    "Packets arrive with a wrong ICRC: the capture at the receiver shows it",
+    parameters={"percent": 5.0},
+)
 
 
 def plan(target: Target, values: Values) -> Plan:

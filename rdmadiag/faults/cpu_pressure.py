@@ -1,6 +1,6 @@
 """A host's processors are busy with other work: a neighbour container, a runaway job."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values, Worker
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values, Worker
 from rdmadiag.faults import _host as host
 
 TITLE = "Other processes use a host's processors"
@@ -13,6 +13,9 @@ SIGNS = (
 _LOOP = """n=0
 while [ $n -lt $1 ]; do n=$((n+1)); sh -c 'while :; do :; done' & done
 while :; do echo "{\\"busy\\": $n}"; sleep 2; done"""
+DIAGNOSIS = Diagnosis(
+    ("processors-overloaded",), "The kernel counts who waits for a processor", parameters={"processes": 8}
+)
 
 
 def plan(target: Target, values: Values) -> Plan:

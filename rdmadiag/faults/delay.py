@@ -1,6 +1,6 @@
 """Packets arrive later: a longer way, or a queue somewhere."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 
 TITLE = "Packets are delayed"
@@ -13,6 +13,9 @@ PARAMETERS = (
 SIGNS = (
     "throughput of a window-limited sender falls; an ICMP echo takes longer by it",
     "longer than the QP's timeout: completer_retry_err at the requester, duplicate_request at the responder, no loss",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-path-slow",), "Captures at both ends show that packets take milliseconds between them, and none is lost"
 )
 
 

@@ -1,6 +1,6 @@
 """Some packets arrive twice: a loop for a moment, a switch that resends."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 from rdmadiag.faults._pattern import randomly
 
@@ -14,6 +14,11 @@ PARAMETERS = (
 SIGNS = (
     "responder: duplicate_request, and one more ACK for each",
     "a SEND or an atomic takes effect once; nothing is slower",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-packets-twice",),
+    "The receiver's capture has packets twice, one behind the other, that the sender's has once",
+    parameters={"percent": 10.0},
 )
 
 

@@ -1,6 +1,6 @@
 """A packet filter on the host drops RoCE: UDP port 4791 is not on the list of what may come in."""
 
-from rdmadiag.faults import Plan, Table, Target, Values
+from rdmadiag.faults import Diagnosis, Plan, Table, Target, Values
 from rdmadiag.faults import _host as host
 
 TITLE = "The host's packet filter drops UDP 4791"
@@ -10,6 +10,7 @@ SIGNS = (
     "connections over TCP work, RDMA does not: completer_retry_err, then WC 12 on the peer",
     "`nft list ruleset` shows the rule, and its counter grows",
 )
+DIAGNOSIS = Diagnosis(("udp-4791-filtered",), "The host's own packet filter drops UDP 4791: its rules say so")
 
 
 def plan(target: Target, values: Values) -> Plan:

@@ -1,7 +1,7 @@
 """A link goes down and comes up again, several times: a bad cable or transceiver."""
 
 from rdmadiag.errors import BadInput
-from rdmadiag.faults import Moves, Parameter, Plan, Restore, Target, Values, Worker
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Restore, Target, Values, Worker
 
 TITLE = "The link of a host goes down and up again"
 REACH = "switch"
@@ -25,6 +25,7 @@ while [ $4 = 0 ] || [ $n -lt $4 ]; do
   sleep $3
 done
 sleep 100000"""
+DIAGNOSIS = Diagnosis(("port-goes-up-and-down",), "The port counts that its link went down, several times")
 
 
 def plan(target: Target, values: Values) -> Plan:

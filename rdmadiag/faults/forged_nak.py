@@ -1,6 +1,6 @@
 """A NAK that the responder never sent: a firmware error, or somebody else on the wire."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _packets as packets
 
 TITLE = "Forged NAKs to a requester, of any kind, in and out of its window"
@@ -29,6 +29,11 @@ SIGNS = (
     "psn-sequence-error: resends without loss (completer_retry_err, duplicate_request)",
     "ahead of all that was sent: rxe completes what is pending as success (WC 0), though it never arrived",
     "before the window, or idle: nothing",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-nak-never-sent",),
+    "NAKs come to the requester that its peer never sent, as the captures of both ends show",
+    parameters={"victim": "h1"},
 )
 
 

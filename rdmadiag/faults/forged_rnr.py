@@ -1,6 +1,6 @@
 """RNR NAKs that the responder never sent: a requester waits though receives are there."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _packets as packets
 
 TITLE = "Forged RNR NAKs to a requester"
@@ -14,6 +14,11 @@ PARAMETERS = (
 SIGNS = (
     "requester: rcvd_rnr_err, and more than rnr_retry of them: retry_rnr_exceeded_err, WC 13, QP in ERR",
     "responder: no send_rnr_err, for it sent none",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-rnr-never-sent",),
+    "RNR NAKs come to the requester that its peer never sent, as the captures of both ends show",
+    parameters={"victim": "h1"},
 )
 
 

@@ -1,6 +1,6 @@
 """A WRITE with a bad rkey that the requester never sent: it kills the connection at the responder."""
 
-from rdmadiag.faults import Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _packets as packets
 
 TITLE = "Forged RDMA WRITEs with a bad rkey to a responder"
@@ -16,6 +16,11 @@ SIGNS = (
     "responder: its QP goes to ERR and is silent; the requester's QP stays RTS and gets no answer: completer_retry_err, then WC 12",
     "with retry_cnt 7 on rxe the requester resends without end",
     "memory is untouched: the rkey is no good",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-request-never-sent",),
+    "Requests come to the responder that its peer never sent, as the captures of both ends show",
+    parameters={"victim": "h2"},
 )
 
 

@@ -1,6 +1,6 @@
 """Packets arrive later, each by another time: queues along the way that fill and empty."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 
 TITLE = "Packets are delayed by times that vary"
@@ -14,6 +14,9 @@ PARAMETERS = (
 SIGNS = (
     "an ICMP echo takes longer, and not always the same",
     "no packet overtakes another (that is the fault reorder), so there is no NAK",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-path-slow",), "As with delay: packets take milliseconds between the ends, and none is lost"
 )
 
 

@@ -1,6 +1,6 @@
 """A host's link is taken down by its own kernel: `ip link set down`, a driver that gives up, a bond that fails over."""
 
-from rdmadiag.faults import Change, Plan, Target, Values
+from rdmadiag.faults import Change, Diagnosis, Plan, Target, Values
 from rdmadiag.faults import _host as host
 
 TITLE = "The host's netdev is down"
@@ -10,6 +10,7 @@ SIGNS = (
     "the RDMA port is DOWN: event PORT_ERR, link_downed on rxe; the GIDs stay",
     "work in flight: completer_retry_err or send_err, then WC 12",
 )
+DIAGNOSIS = Diagnosis(("port-not-active", "carrier-lost-now", "link-downed"), "The port says itself that it is down")
 
 
 def plan(target: Target, values: Values) -> Plan:

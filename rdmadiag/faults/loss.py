@@ -1,6 +1,6 @@
 """Packets lost at random, as on a bad cable or in a switch whose buffer overflows."""
 
-from rdmadiag.faults import Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 from rdmadiag.faults._pattern import randomly
 
@@ -11,6 +11,14 @@ SIGNS = (
     "responder: out_of_seq_request and a NAK for a PSN sequence error; requester: rcvd_seq_err, completer_retry_err",
     "the last packet of a message lost: no NAK, the requester's timer ends the wait",
     "an ACK lost: duplicate_request at the responder",
+)
+DIAGNOSIS = Diagnosis(
+    (
+        "wire-tap-loss",
+        "packet-loss-on-path",
+    ),
+    "Packets go in at one end and do not come out at the other; counters of both ends agree",
+    parameters={"percent": 5.0},
 )
 
 

@@ -1,6 +1,6 @@
 """Packets with something wrong in their headers: broken senders, bit errors behind a check."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _packets as packets
 from rdmadiag.roce.forge import MALFORMED
 
@@ -22,6 +22,14 @@ echo probe udp_in_errors $3
 set -- $ip
 echo probe ip_in_header_errors $4
 for f in /sys/class/net/*/statistics/rx_packets; do d=${f#/sys/class/net/}; read -r p < $f && echo probe ${d%%/*}_rx_packets $p; done"""
+DIAGNOSIS = Diagnosis(
+    (
+        "wire-opcode-order",
+        "wire-malformed",
+    ),
+    "The capture at the responder shows requests that no requester may send so",
+    parameters={"victim": "h2"},
+)
 
 
 def plan(target: Target, values: Values) -> Plan:

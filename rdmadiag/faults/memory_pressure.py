@@ -1,6 +1,6 @@
 """A host's memory is taken by somebody else, down to a rest: page cache goes, allocations wait."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values, Worker
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values, Worker
 from rdmadiag.faults import _host as host
 
 TITLE = "Another process takes a host's free memory"
@@ -24,6 +24,9 @@ while :; do
   echo "{\\"taken_mib\\": ${taken:-0}}"
   [ $free -gt $1 ] || sleep 1
 done"""
+DIAGNOSIS = Diagnosis(
+    ("memory-nearly-full",), "The kernel says how much memory is available", parameters={"rest_mib": 100.0}
+)
 
 
 def plan(target: Target, values: Values) -> Plan:

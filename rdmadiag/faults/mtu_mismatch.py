@@ -1,7 +1,7 @@
 """One port on the way passes only small packets, while both hosts believe in large ones: jumbo frames forgotten on a switch port."""
 
 from rdmadiag.errors import BadInput
-from rdmadiag.faults import Change, Moves, Parameter, Plan, Refused, Target, Values
+from rdmadiag.faults import Change, Diagnosis, Moves, Parameter, Plan, Refused, Target, Values
 from rdmadiag.faults import _host as host
 
 TITLE = "A port's MTU is smaller than its peers'"
@@ -14,6 +14,9 @@ PARAMETERS = (
 SIGNS = (
     "switch: small messages pass, packets of a full path MTU never arrive: completer_retry_err, then WC 12; no NAK",
     "host: its port's active_mtu falls; new queue pairs agree on it, old ones fail or go on with too large packets",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-large-packets-lost",), "Captures at both ends: all large packets are lost, small ones pass"
 )
 
 

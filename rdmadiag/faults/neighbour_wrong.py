@@ -1,7 +1,7 @@
 """A host believes that its peer has another MAC address: a stale neighbour entry after a failover, a duplicate address."""
 
 from rdmadiag.errors import BadInput
-from rdmadiag.faults import Change, Parameter, Plan, Target, Values
+from rdmadiag.faults import Change, Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _host as host
 
 TITLE = "The host's neighbour entry of its peer is wrong"
@@ -13,6 +13,10 @@ SIGNS = (
     "`ip neigh` shows a MAC address that the peer does not have",
 )
 _MAC = "02:00:de:ad:be:ef"
+DIAGNOSIS = Diagnosis(
+    ("neighbour-address-wrong",),
+    "The neighbour table has a MAC address that the peer, whose own addresses are in the evidence, does not have",
+)
 
 
 def plan(target: Target, values: Values) -> Plan:

@@ -1,7 +1,7 @@
 """Two groups of hosts do not hear each other, while each hears all others: a split between leaves or pods."""
 
 from rdmadiag.errors import BadInput
-from rdmadiag.faults import Moves, Parameter, Plan, Table, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Table, Target, Values
 from rdmadiag.faults import _path as path
 
 TITLE = "Chosen hosts do not reach each other, on any network"
@@ -15,6 +15,7 @@ SIGNS = (
     "both sides: completer_retry_err, then retry_exceeded_err and WC 12, as with a blackout; TCP between them times out, too",
     "traffic with third hosts goes on",
 )
+DIAGNOSIS = Diagnosis(("wire-path-cut",), "As with blackout: between these two hosts nothing passes")
 
 
 def plan(target: Target, values: Values) -> Plan:

@@ -1,6 +1,6 @@
 """A port stops sending again and again, and loses nothing: what a storm of PFC pause frames does to its peer's port."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 
 TITLE = "A switch port's egress stops in pulses, without loss"
@@ -15,6 +15,11 @@ SIGNS = (
     "throughput falls to bytes in each length; an ICMP echo takes up to a whole stop longer",
     "nothing is lost: no out_of_seq_request; stops longer than the QP's timeout give completer_retry_err and duplicate_request",
     "there are no real pause frames here, so no pause counter moves",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-path-stops",),
+    "Captures at both ends: what is sent together comes out in pulses, and none is lost",
+    parameters={"ms": 100.0, "bytes": 10000},
 )
 
 

@@ -1,6 +1,6 @@
 """A peer's process dies at once: out of memory, a crash, `kill -9`."""
 
-from rdmadiag.faults import Change, Moves, Plan, Target, Values
+from rdmadiag.faults import Change, Diagnosis, Moves, Plan, Target, Values
 from rdmadiag.faults import _host as host
 
 TITLE = "A process is killed"
@@ -10,6 +10,11 @@ EXAMPLE = {"process": "1"}
 SIGNS = (
     "the peer: WC 12 after its retries where the QP went first, WC 10 where the memory did; TCP to it: reset",
     "on its host: the QPs of its pid are gone",
+)
+DIAGNOSIS = Diagnosis(
+    ("peer-process-gone",),
+    "The other end's own log: the peer's connection ended in mid-work",
+    parameters={"process": "rdma-server"},
 )
 
 

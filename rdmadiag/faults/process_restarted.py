@@ -1,6 +1,6 @@
 """A peer's process dies and comes back under the same name, with nothing of what it knew: a supervisor's restart."""
 
-from rdmadiag.faults import Change, Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Change, Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _host as host
 
 TITLE = "A process is killed and started again with the same command line"
@@ -17,6 +17,11 @@ exec xargs -0 -r -a "$2/environment" sh -c 'here=$1 user=$2; shift 2
 [ $user = 0:0 ] && as= || as="/usr/bin/setpriv --reuid ${user%:*} --regid ${user#*:} --clear-groups"
 exec xargs -0 -a "$here/words" env -i "$@" $as' sh "$2" "$3"
 """
+DIAGNOSIS = Diagnosis(
+    ("peer-process-gone",),
+    "As with process-killed: the connection ended; that a new process came is seen only when one connects again",
+    parameters={"process": "rdma-server"},
+)
 
 
 def plan(target: Target, values: Values) -> Plan:

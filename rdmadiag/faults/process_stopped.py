@@ -2,7 +2,7 @@
 
 import shlex
 
-from rdmadiag.faults import Change, Moves, Plan, Target, Values
+from rdmadiag.faults import Change, Diagnosis, Moves, Plan, Target, Values
 from rdmadiag.faults import _host as host
 
 TITLE = "A process is stopped"
@@ -14,6 +14,11 @@ SIGNS = (
     "SENDs end in RNR once its receives are used up; answers over TCP do not come",
 )
 _STOPPED = "lives target.pid && case $stat in *') T '*) true;; *) false;; esac"
+DIAGNOSIS = Diagnosis(
+    ("process-is-stopped", "wire-receiver-not-ready", "rnr-naks-received"),
+    "The state of the process that holds the queue pairs, in /proc",
+    parameters={"process": "rdma-server"},
+)
 
 
 def plan(target: Target, values: Values) -> Plan:

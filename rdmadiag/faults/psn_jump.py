@@ -1,6 +1,6 @@
 """A request whose PSN is not the one that is due: a sender that lost count, or a stale packet of an older connection."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _packets as packets
 
 TITLE = "Forged SENDs with a PSN ahead of, or behind, the one that is due"
@@ -14,6 +14,11 @@ PARAMETERS = (
 SIGNS = (
     "ahead: out_of_seq_request and one NAK 0x60 with the PSN that is due; the requester resends from there",
     "behind: duplicate_request and an ACK",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-psn-never-sent",),
+    "Requests come with PSNs that are far off, and the requester's capture does not have them",
+    parameters={"victim": "h2"},
 )
 
 

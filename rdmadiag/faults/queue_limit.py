@@ -1,6 +1,6 @@
 """A switch port has next to no buffer: bursts that it took before now overflow."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 
 TITLE = "A switch port's queue is short; what does not fit is dropped"
@@ -12,6 +12,14 @@ PARAMETERS = (
 SIGNS = (
     "loss only while bursts arrive faster than the port sends: out_of_seq_request, rcvd_seq_err, completer_retry_err",
     "the port counts what it dropped; at a low rate nothing is lost",
+)
+DIAGNOSIS = Diagnosis(
+    (
+        "wire-tap-loss",
+        "packet-loss-on-path",
+    ),
+    "Packets are lost between the ends; that a short queue threw them away only its device knows",
+    parameters={"bytes": 9000},
 )
 
 

@@ -1,6 +1,6 @@
 """The way becomes narrower: a link that came up at a lower speed, a shaper, a neighbour's traffic."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 
 TITLE = "Packets pass at no more than a rate"
@@ -13,6 +13,11 @@ PARAMETERS = (
 SIGNS = (
     "throughput at the rate and no more, a standing queue before it",
     "queue full: packets are dropped, as with loss",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-path-narrow",),
+    "Captures at both ends: what is sent at once comes out at a low rate, evenly",
+    parameters={"mbit": 2.0},
 )
 
 

@@ -1,6 +1,6 @@
 """Some packets arrive behind later ones: two ways of different length, as with packet spraying."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 from rdmadiag.faults._pattern import randomly
 
@@ -15,6 +15,11 @@ PARAMETERS = (
 SIGNS = (
     "responder: out_of_seq_request and a NAK though nothing was lost, then duplicate_request: go-back-N resends what arrives late",
     "requester: rcvd_seq_err",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-packets-overtaken",),
+    "Captures at both ends have the same packets in another order",
+    parameters={"percent": 10.0},
 )
 
 

@@ -1,6 +1,6 @@
 """A host loses its routes over one netdev, while the address stays: a routing daemon's mistake."""
 
-from rdmadiag.faults import Change, Plan, Target, Values
+from rdmadiag.faults import Change, Diagnosis, Plan, Target, Values
 from rdmadiag.faults import _host as host
 
 TITLE = "The host's IPv4 routes over its RDMA netdev are gone"
@@ -9,6 +9,9 @@ PARAMETERS = (host.HOST,)
 SIGNS = (
     "rxe finds no way to send: work in flight ends with WC 2 (LOC_QP_OP_ERR) or 12, send_err; a new connection cannot resolve",
     "the netdev, its address and the GID are there: only the routing table tells",
+)
+DIAGNOSIS = Diagnosis(
+    ("connected-route-missing",), "The netdev has an address, and the routing table has no way over it"
 )
 
 

@@ -1,6 +1,6 @@
 """A process takes what it gets too slowly: it runs, but only a part of the time."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Restore, Target, Values, Worker
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Restore, Target, Values, Worker
 from rdmadiag.faults import _host as host
 
 TITLE = "A process runs only a part of the time"
@@ -28,6 +28,11 @@ while [ $n -lt 10 ]; do
   n=$((n+1)); sleep 0.05
 done
 echo probe stopped_samples $stopped"""
+DIAGNOSIS = Diagnosis(
+    ("process-is-stopped", "wire-receiver-not-ready", "rnr-naks-received"),
+    "As with process-stopped: the receiver posts too late, and where one looks at the right moment its process is stopped",
+    parameters={"process": "rdma-server", "stopped_ms": 3000.0, "running_ms": 300.0},
+)
 
 
 def plan(target: Target, values: Values) -> Plan:

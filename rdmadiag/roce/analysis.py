@@ -25,6 +25,8 @@ class Analysis:
     engine: Engine
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     partial: list[str] = field(default_factory=list)
+    until: int | None = None
+    """Until when the capture ran [ns since 1970]; None where the file does not say."""
 
 
 def analyse(
@@ -58,6 +60,7 @@ def analyse(
     engine.finish()
     found, naks, resends, left_out = flows.flows(engine)
     result = Analysis(engine)
+    result.until = reader.until
     result.partial = _partial(reader, engine, left_out)
     result.tables = {
         "capture": [_capture(reader, engine, reasons, totals, result.partial)],

@@ -73,6 +73,8 @@ class Capture:
         self.kind = ""
         self.dropped: int | None = None
         """Packets that the capturing interfaces say they lost [count]; None where the file does not say."""
+        self.until: int | None = None
+        """Until when the capture ran [ns since 1970]; None where the file does not say."""
         self.links: set[int] = set()
         self.snaplen = 0
         self._frame = 1
@@ -162,6 +164,7 @@ class Capture:
             at, found, problem = reader.scan(data)
             self.links |= reader.links
             self.snaplen, self.dropped = max(self.snaplen, reader.snaplen), reader.dropped
+            self.until = reader.until
             if len(found[0]):
                 yield self._made(data, *found)
             rest = data[at:]

@@ -24,6 +24,8 @@ class Blocks:
         self.links: set[int] = set()
         self.snaplen = 0
         self.dropped: int | None = None
+        self.until: int | None = None
+        """When the interfaces' last statistics were written: until then the capture ran [ns since 1970]."""
 
     def scan(self, data: bytes) -> tuple[int, tuple[np.ndarray, ...], str]:
         """Read the whole blocks of `data`. Returns how far they go, columns of the packets (see capture.Chunk), and what is wrong there."""
@@ -89,6 +91,12 @@ class Blocks:
             self.links.add(link)
             self.snaplen = max(self.snaplen, snaplen)
         elif kind == STATISTICS and end - start >= 12:
+            number, high, low = struct.unpack_from(self.order + "III", data, start)
+            if number < len(self.interfaces):
+                _, _, ticks, offset = self.interfaces[number]
+                stamp = (high << 32 | low) & 0x7FFFFFFFFFFFFFFF
+                until = min(stamp * 1_000_000_000 // ticks + offset * 1_000_000_000, (1 << 63) - 1)
+                self.until = max(self.until or 0, until)
             for code, value in self._options(data, start + 12, end):
                 if code in (5, 7) and len(value) == 8:  # isb_ifdrop, isb_osdrop
                     self.dropped = (self.dropped or 0) + struct.unpack(self.order + "Q", value)[0]

@@ -1,18 +1,31 @@
-"""Two captures of one path: which packets only one of them has, so that a loss lies between the two."""
+"""Two captures of one path: what went in at one end and did not come out at the other, came out twice, late, or was never sent.
+
+Which tap is nearer to a sender is told without comparing clocks: the time between the taps is the way plus the clocks' difference
+in one direction, and the way minus it in the other.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from rdmadiag.explain import opcode as opcodes
 from rdmadiag.roce.columns import Columns, address
 
 LIMIT = 1 << 22
 """Most packets kept of each tap."""
 MARGIN_NS = 1_000_000
 """Packets this near to the start or end of what both captured are not judged [ns]."""
+LEAST_NS = 2_000
+"""Two directions differ by less than this: which tap is nearer to whom cannot be told [ns]."""
+TRAIN_NS = 2_000_000
+"""Packets that were sent this shortly after another are a train: how they come out tells of the path, not of the sender [ns]."""
+LARGE_BYTES = 1000
+LEAST_PACKETS = 20
+"""Fewer packets tell nothing of times."""
 FRAMES = 3
+_COLUMNS = ("flow", "pair", "packet", "header", "time", "frame", "opcode", "syndrome", "psn", "length", "ce")
 
 
 class Tap:
@@ -23,15 +36,31 @@ class Tap:
         self.count = 0
         self.names: dict[int, tuple[str, str, int]] = {}
         self.left_out = 0
+        self.until: int | None = None
+        """Until when it ran [ns since 1970], where its file says so; else until its last packet."""
 
     def __call__(self, c: Columns) -> None:
         """Take a chunk."""
         keep = slice(0, max(0, LIMIT - self.count))
         self.left_out += max(0, len(c) - (LIMIT - self.count))
         first = np.lib.stride_tricks.sliding_window_view(c.data, 16)[c.bth].view("<u8")
-        flow = _mixed(c.src[:, 0], c.src[:, 1], c.dst[:, 0], c.dst[:, 1], c.destqp)
-        packet = _mixed(flow, c.ip_id, c.end - c.bth, first[:, 0] & np.uint64(0xFFFFFF00FFFFFFFF), first[:, 1])
-        part = {"flow": flow, "packet": packet, "time": c.time, "frame": c.frame}
+        pair = _mixed(c.src[:, 0], c.src[:, 1], c.dst[:, 0], c.dst[:, 1])
+        flow = _mixed(pair, c.destqp)
+        begin = first[:, 0] & np.uint64(0xFFFFFF00FFFFFFFF)
+        header = _mixed(flow, c.ip_id, c.end - c.bth, begin, first[:, 1] & np.uint64(0xFFFFFFFF))
+        part = {
+            "flow": flow,
+            "pair": pair,
+            "packet": _mixed(header, first[:, 1]),
+            "header": header,
+            "time": c.time,
+            "frame": c.frame,
+            "opcode": c.opcode.astype(np.int64),
+            "syndrome": c.dense("AETH", 0, 1).astype(np.int64),
+            "psn": c.psn.astype(np.int64),
+            "length": c.end - c.bth,
+            "ce": (c.tos & 3) == 3,
+        }
         self._parts.append({name: values[keep].copy() for name, values in part.items()})
         self.count += len(self._parts[-1]["time"])
         for key, row in zip(*np.unique(flow[keep], return_index=True), strict=True):
@@ -40,17 +69,20 @@ class Tap:
 
     def columns(self) -> dict[str, np.ndarray]:
         """Return all that was taken, with the turn of each packet among equal ones."""
-        names = ("flow", "packet", "time", "frame")
         if not self._parts:
-            return {name: np.empty(0, np.int64) for name in (*names, "turn")}
-        found = {name: np.concatenate([part[name] for part in self._parts]) for name in names}
-        order = np.argsort(found["packet"], kind="stable")
-        sorted_ = found["packet"][order]
-        starts = np.nonzero(np.concatenate([[True], sorted_[1:] != sorted_[:-1]]))[0]
-        turn = np.empty(len(order), np.int64)
-        turn[order] = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
-        found["turn"] = turn
+            return {name: np.empty(0, np.int64) for name in (*_COLUMNS, "turn")}
+        found = {name: np.concatenate([part[name] for part in self._parts]) for name in _COLUMNS}
+        found["turn"] = _turns(found["packet"])
         return found
+
+
+def _turns(values: np.ndarray) -> np.ndarray:
+    order = np.argsort(values, kind="stable")
+    sorted_ = values[order]
+    starts = np.nonzero(np.concatenate([[True], sorted_[1:] != sorted_[:-1]]))[0] if len(values) else order
+    turn = np.empty(len(order), np.int64)
+    turn[order] = np.arange(len(order)) - np.repeat(starts, np.diff(np.append(starts, len(order))))
+    return turn
 
 
 def _mixed(*parts: np.ndarray) -> np.ndarray:
@@ -61,47 +93,214 @@ def _mixed(*parts: np.ndarray) -> np.ndarray:
     return value
 
 
-def compare(a: Tap, b: Tap) -> list[dict[str, Any]]:
-    """Return rows of table tap_loss. Packets outside of the time that both captured are not judged."""
+class Compared(NamedTuple):
+    """Rows of tables tap_loss, tap_path and tap_packet."""
+
+    flows: list[dict[str, Any]]
+    paths: list[dict[str, Any]]
+    packets: list[dict[str, Any]]
+
+
+class _Side(NamedTuple):
+    """One tap of one direction: its columns, the rows that both taps have (in the same order), and those that only it has."""
+
+    columns: dict[str, np.ndarray]
+    both: np.ndarray
+    only: np.ndarray
+
+
+def compare(a: Tap, b: Tap) -> Compared:
+    """Compare two taps. Packets outside of the time that both captured are not judged."""
     one, two = a.columns(), b.columns()
-    mine = _mixed(one["packet"], one["turn"])
-    theirs = _mixed(two["packet"], two["turn"])
-    _, at, there = np.intersect1d(mine, theirs, return_indices=True)
+    _, at, there = np.intersect1d(
+        _mixed(one["packet"], one["turn"]), _mixed(two["packet"], two["turn"]), return_indices=True
+    )
     if not len(at):
-        return []
+        return Compared([], [], [])
     offset = int(np.median(two["time"][there] - one["time"][at]))
     start = max(int(one["time"].min()), int(two["time"].min()) - offset) + MARGIN_NS
-    end = min(int(one["time"].max()), int(two["time"].max()) - offset) - MARGIN_NS
+    end = min(_end(a, one), _end(b, two) - offset) - MARGIN_NS
     if start >= end:  # short captures: from the first packet that both have to the last
         start, end = int(one["time"][at].min()), int(one["time"][at].max())
-    only_a = np.setdiff1d(np.arange(len(mine)), at)
-    only_b = np.setdiff1d(np.arange(len(theirs)), there)
+    only_a = np.setdiff1d(np.arange(len(one["time"])), at)
+    only_b = np.setdiff1d(np.arange(len(two["time"])), there)
     only_a = only_a[(one["time"][only_a] >= start) & (one["time"][only_a] <= end)]
     only_b = only_b[(two["time"][only_b] - offset >= start) & (two["time"][only_b] - offset <= end)]
+    sides = _Side(one, at, only_a), _Side(two, there, only_b)
+    order = _order(*sides)
     rows = []
-    for key in np.unique(np.concatenate([one["flow"], two["flow"]])).tolist():
-        both = one["flow"][at] == np.uint64(key)
-        lost_a = only_a[one["flow"][only_a] == np.uint64(key)]
-        lost_b = only_b[two["flow"][only_b] == np.uint64(key)]
-        if not both.any():
-            continue  # a flow of which one tap sees nothing takes another path
+    for key in np.unique(one["flow"][at]).tolist():  # a flow of which one tap sees nothing takes another path
         src, dst, qpn = a.names.get(key) or b.names[key]
-        frames_a = ", ".join(map(str, one["frame"][lost_a[:FRAMES]].tolist()))
-        frames_b = ", ".join(map(str, two["frame"][lost_b[:FRAMES]].tolist()))
-        first = None if len(lost_a) and len(lost_b) else 0 if len(lost_b) else 1
+        known = order.get(int(one["pair"][at[one["flow"][at] == np.uint64(key)]][0]))
         rows.append(
-            {
-                "src": src,
-                "dst": dst,
-                "qpn": qpn,
-                "both": int(both.sum()),
-                "only_a": len(lost_a),
-                "only_b": len(lost_b),
-                "a_first": first,
-                "delay_us": float(np.median(two["time"][there[both]] - one["time"][at[both]])) / 1e3,
-                "frames_a": frames_a or None,
-                "frames_b": frames_b or None,
-                "filter": f"frame.number in {{{frames_a or frames_b}}}" if frames_a or frames_b else None,
-            }
+            {"src": src, "dst": dst, "qpn": qpn} | _flow(_of(sides[0], "flow", key), _of(sides[1], "flow", key), known)
         )
-    return rows
+    paths, packets = [], []
+    names = {**b.names, **a.names}
+    for key, a_first in order.items():
+        row = one["flow"][at[one["pair"][at] == np.uint64(key)]][0]
+        direction = dict(zip(("src", "dst"), names[int(row)][:2], strict=True))
+        found = [_of(side, "pair", key) for side in sides]
+        sender, receiver = found if a_first else found[::-1]
+        kinds = _kinds(sender, receiver)
+        path = _path(sender, receiver) | {name: sum(kind[name] for kind in kinds) for name in _COUNTED}
+        lag = _lag(receiver)
+        if lag is not None:
+            path["again_lag_us"] = lag
+        paths.append(direction | path)
+        packets += [direction | kind for kind in kinds]
+    trip = sum(path.get("way_us", 0.0) for path in paths)
+    for path in paths:
+        if path.pop("way_us", None) is not None and len(paths) == 2:
+            path["round_trip_us"] = round(trip, 1)
+    return Compared(rows, paths, packets)
+
+
+def _end(tap: Tap, columns: dict[str, np.ndarray]) -> int:
+    return max(int(columns["time"].max()), tap.until or 0)
+
+
+def _of(side: _Side, name: str, key: int) -> _Side:
+    wanted = side.columns[name] == np.uint64(key)
+    return _Side(side.columns, side.both[wanted[side.both]], side.only[wanted[side.only]])
+
+
+def _order(one: _Side, two: _Side) -> dict[int, bool]:
+    """Return, by pair of addresses in one direction, whether its packets pass the first tap before the second."""
+    pairs, way = one.columns["pair"][one.both], two.columns["time"][two.both] - one.columns["time"][one.both]
+    late = {int(key): float(np.median(way[pairs == key])) for key in np.unique(pairs)}
+    if len(late) != 2:
+        return {}
+    (first, a_to_b), (second, b_to_a) = late.items()
+    if abs(a_to_b - b_to_a) < LEAST_NS:
+        return {}
+    return {first: a_to_b > b_to_a, second: b_to_a > a_to_b}
+
+
+def _flow(one: _Side, two: _Side, known: bool | None) -> dict[str, Any]:
+    frames_a, frames_b = _frames(one.columns, one.only), _frames(two.columns, two.only)
+    first = (None if len(one.only) and len(two.only) else 0 if len(two.only) else 1) if known is None else int(known)
+    return {
+        "both": len(one.both),
+        "only_a": len(one.only),
+        "only_b": len(two.only),
+        "a_first": first,
+        "told_by": None if first is None else "losses" if known is None else "delay",
+        "delay_us": float(np.median(two.columns["time"][two.both] - one.columns["time"][one.both])) / 1e3,
+        "frames_a": frames_a or None,
+        "frames_b": frames_b or None,
+        "filter": f"frame.number in {{{frames_a or frames_b}}}" if frames_a or frames_b else None,
+    }
+
+
+def _frames(columns: dict[str, np.ndarray], rows: np.ndarray) -> str:
+    return ", ".join(map(str, columns["frame"][rows[:FRAMES]].tolist()))
+
+
+_COUNTED = ("both", "lost", "again", "strange", "changed", "overtaken", "marked")
+
+
+def _path(sender: _Side, receiver: _Side) -> dict[str, Any]:
+    """Return what became of all packets of a direction: losses by their order and length, and times of the second half."""
+    sent, came = sender.columns, receiver.columns
+    found: dict[str, Any] = {}
+    if len(sender.only):
+        least, first = sent["length"][sender.only].min(), sent["time"][sender.only].min()
+        after = sender.both[sent["time"][sender.both] > first]
+        last = sent["time"][sender.both].max() if len(sender.both) else 0
+        found |= {
+            "lost_least_bytes": int(least),
+            "passed_after_long": int((sent["length"][after] >= least).sum()),
+            "passed_after_short": int((sent["length"][after] < least).sum()),
+            "lost_at_end": int((sent["time"][sender.only] > last).sum()),
+            "longest_run": _longest_run(sender.only, sender.both),
+        }
+    order = sender.both[np.argsort(sent["time"][sender.both], kind="stable")]
+    if len(order) < LEAST_PACKETS:
+        return found
+    arrived = receiver.both[np.argsort(sent["time"][sender.both], kind="stable")]
+    left, came_at = sent["time"][order], came["time"][arrived]
+    way = came_at - left
+    half = left >= (left[0] + left[-1]) // 2
+    found["way_us"] = float(np.median(way[half])) / 1e3
+    waits = (way[half] - way.min()) / 1e3
+    found |= {f"wait_us_p{p}": round(float(np.percentile(waits, p)), 1) for p in (5, 50, 95)}
+    close = half[1:] & (np.diff(left) < TRAIN_NS)
+    gaps, lengths = np.diff(came_at)[close], sent["length"][order[1:]][close]
+    if len(gaps) >= LEAST_PACKETS:
+        whole = (gaps > 0) & (lengths >= LARGE_BYTES)
+        found |= {f"train_gap_us_p{p}": round(float(np.percentile(gaps, p)) / 1e3, 1) for p in (50, 90)}
+        if whole.any():
+            found["train_gbps"] = round(float(np.median(lengths[whole] * 8 / gaps[whole])), 6)
+    return found
+
+
+def _lag(receiver: _Side) -> float | None:
+    """Return how long after the one before it a packet comes that comes once more than it was sent, median [us]."""
+    came = receiver.columns
+    order = np.lexsort((came["turn"], came["packet"]))
+    same = came["packet"][order[1:]] == came["packet"][order[:-1]]
+    after = np.full(len(order), -1, np.int64)
+    after[order[1:][same]] = np.diff(came["time"][order])[same]
+    lags = after[receiver.only][after[receiver.only] >= 0]
+    return round(float(np.median(lags)) / 1e3, 1) if len(lags) else None
+
+
+def _kinds(sender: _Side, receiver: _Side) -> list[dict[str, Any]]:
+    """Return, by opcode and syndrome, what became of the packets of a direction."""
+    sent, came = sender.columns, receiver.columns
+    again = receiver.only[np.isin(came["packet"][receiver.only], sent["packet"])]
+    strange = np.setdiff1d(receiver.only, again)
+    # Of what is missing here and strange there, pairs of equal headers are one packet that was changed on its way.
+    _, gone, new = np.intersect1d(sent["header"][sender.only], came["header"][strange], return_indices=True)
+    changed, missing, strange = strange[new], np.delete(sender.only, gone), np.delete(strange, new)
+    order = np.argsort(sent["time"][sender.both], kind="stable")
+    arrived = receiver.both[order]
+    at = came["time"][arrived]
+    marked = came["ce"][receiver.both] & ~sent["ce"][sender.both]
+    rows: dict[tuple[int, int], dict[str, Any]] = {}
+    parts = {
+        "lost": (sent, missing),
+        "again": (came, again),
+        "strange": (came, strange),
+        "changed": (came, changed),
+        "overtaken": (came, arrived[at > np.minimum.accumulate(at[::-1])[::-1]] if len(at) else arrived),
+        "marked": (came, receiver.both[marked]),
+        "both": (came, receiver.both),
+    }
+    for name, (columns, which) in parts.items():
+        kinds = np.stack([columns["opcode"][which], columns["syndrome"][which]], axis=1)
+        for opcode, syndrome in np.unique(kinds, axis=0).tolist():
+            kind = which[(kinds[:, 0] == opcode) & (kinds[:, 1] == syndrome)]
+            entry = rows.setdefault((opcode, syndrome), _named(opcode, syndrome))
+            entry[name] = len(kind)
+            if name == "strange":
+                entry["psn_ahead"] = _ahead(columns, kind, receiver.both)
+            if name != "both":
+                entry.setdefault("frames", _frames(columns, kind))
+    return list(rows.values())
+
+
+def _ahead(columns: dict[str, np.ndarray], strange: np.ndarray, known: np.ndarray) -> int | None:
+    """Return how far, in PSNs, packets are from the last known one of their flow before them: median, and modulo 2^24."""
+    far: list[int] = []
+    known = known[np.argsort(columns["time"][known], kind="stable")]
+    for flow in np.unique(columns["flow"][strange]):
+        own = known[columns["flow"][known] == flow]
+        at = np.searchsorted(columns["time"][own], columns["time"][mine := strange[columns["flow"][strange] == flow]])
+        before = own[np.maximum(at - 1, 0)] if len(own) else own
+        if len(before):
+            difference = (columns["psn"][mine] - columns["psn"][before]) & 0xFFFFFF
+            far += np.where(difference >= 1 << 23, difference - (1 << 24), difference).tolist()
+    return int(np.median(far)) if far else None
+
+
+def _named(opcode: int, syndrome: int) -> dict[str, Any]:
+    name = opcodes.lookup(opcode)["name"]
+    return {"opcode": opcode, "name": name, "syndrome": None if syndrome < 0 else syndrome} | dict.fromkeys(_COUNTED, 0)
+
+
+def _longest_run(lost: np.ndarray, passed: np.ndarray) -> int:
+    """Return how many packets in a row were lost at most; packets are numbered as they were captured."""
+    _, counts = np.unique(np.searchsorted(np.sort(passed), np.sort(lost)), return_counts=True)
+    return int(counts.max())

@@ -13,6 +13,7 @@ from rdmadiag.scenario.judge import NO, UNKNOWN, YES
 from rdmadiag.scenario.scenario import Injection
 
 POLL_SECONDS = 0.2
+SOON_SECONDS = 1.0
 _SIGNALS = {"freeze": "SIGSTOP", "kill": "SIGKILL", "leave": "SIGKILL"}
 
 
@@ -84,12 +85,21 @@ class Holder:
         """Tell whether it is off again."""
         return self._thread is not None and not self._thread.is_alive()
 
+    def nearly_over(self, now: float) -> bool:
+        """Tell whether it will soon be taken off."""
+        begin = self.record["begin_seconds"]
+        return begin is not None and bool(now >= begin + self.entry.for_seconds - SOON_SECONDS)
+
     def begin_if_due(self) -> None:
         """Put the fault on, when its time has come."""
         if self._thread is None and self.due is not None and self.stage.now() >= self.due:
             todo = self._act if self.entry.on else self._hold
             self._thread = threading.Thread(target=todo, name=f"hold-{self.entry.name}", daemon=True)
             self._thread.start()
+
+    def let_go(self) -> None:
+        """Take the fault off now, before its time."""
+        self._let_go.set()
 
     def join(self) -> None:
         """Wait until it is off; what is of the background is taken off now."""

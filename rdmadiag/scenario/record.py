@@ -6,6 +6,7 @@ run.json             when, where, with what; the faults as they were held; how i
 events.jsonl         what happened, by time [s since the workload began]
 samples.jsonl        counters, QP and port states of each node, every quarter of a second
 evidence/before|during|after/NODE.tar.gz     bundles, as `rdmadiag collect` writes them
+evidence/captures/NETDEV.pcapng.gz           RoCE packets of each host, from before the workload until a fault ends
 workload/            what the workload left: result.json, and texts that `rdmadiag check --from` reads
 ```
 """
@@ -24,6 +25,7 @@ from rdmadiag.errors import BadFile, BadInput
 SCHEMA = "rdmadiag.run/1"
 BEFORE, DURING, AFTER = "before", "during", "after"
 PHASES = (BEFORE, DURING, AFTER)
+CAPTURES = "captures"
 FILE_BYTES = 64 << 20
 """Longest file of a run that is read [bytes]."""
 
@@ -103,8 +105,14 @@ class Folder:
         """Return the bundles of a phase, sorted."""
         return sorted(map(str, (self.path / "evidence" / phase).glob("*.tar.gz")))
 
+    def captures(self) -> list[str]:
+        """Return the captures, sorted."""
+        return sorted(map(str, (self.path / "evidence" / CAPTURES).glob("*.pcapng.gz")))
+
     def texts(self) -> list[str]:
         """Return what the workload left that `rdmadiag check --from` reads."""
         return sorted(
-            str(path) for path in (self.path / "workload").glob("*") if path.suffix in (".txt", ".log", ".jsonl")
+            str(path)
+            for path in (self.path / "workload").glob("*")
+            if path.suffix in (".txt", ".log", ".jsonl") and path.stat().st_size
         )

@@ -20,7 +20,7 @@ from rdmadiag.lab import status as lab_status
 from rdmadiag.lab.lab import look
 from rdmadiag.scenario import needs
 from rdmadiag.scenario.hold import Holder
-from rdmadiag.scenario.record import AFTER, BEFORE, DURING, SCHEMA, Folder
+from rdmadiag.scenario.record import AFTER, BEFORE, CAPTURES, DURING, SCHEMA, Folder
 from rdmadiag.scenario.scenario import Scenario
 from rdmadiag.scenario.watch import Watch
 
@@ -84,7 +84,7 @@ def _joined(name: str, wanted: Options, found: Scenario) -> Lab:
     return lab
 
 
-class _Behind(workloads.InLab):
+class Behind(workloads.InLab):
     """The hosts of a lab, where a workload's programs stand back behind those that inject and watch.
 
     Programs that poll take all of an emulated processor; a step of an injection then took a minute.
@@ -167,7 +167,7 @@ class _Running:
         """Go through it; whatever happens, the faults come off and the folder is whole."""
         end = {"how": "done", "reason": ""}
         try:
-            with _signals(self._interrupt), a_lab(self.scenario, lab, backend, self._progress) as found:
+            with signals(self._interrupt), a_lab(self.scenario, lab, backend, self._progress) as found:
                 self._in_lab(found)
         except _Unsupported as error:
             end = {"how": "unsupported", "reason": str(error)}
@@ -204,12 +204,16 @@ class _Running:
                     raise LabError(f"what watches the lab did not start: {watch.why_not()}")
             self._collect(BEFORE)
             self._take(BEFORE)
+            if self.scenario.captures:
+                self._record("record")
             self._with_workload(lab, adapter)
             self._step("evidence after")
             self._collect(AFTER)
             for phase in (DURING, AFTER):
                 if phase in self._asked:
                     self._take(phase)
+            if self.scenario.captures:
+                self._take_captures()
         finally:
             for watch in self._watches:
                 watch.close()
@@ -220,16 +224,34 @@ class _Running:
             self.facts["lab"] = lab_status.full(lab, state)
 
     _asked: tuple[str, ...] = ()
+    _recorded = True
     _workload: workloads.Run | None = None
 
     def _collect(self, phase: str) -> None:
         self._asked = (*self._asked, phase)
         for watch in self._watches:
-            watch.ask(phase)
+            watch.ask(f"collect {phase}")
 
     def _take(self, phase: str) -> None:
         for watch in self._watches:
-            watch.take(phase, self.folder)
+            watch.take(phase, self.folder.file("evidence", phase, f"{watch.node}.tar.gz"))
+
+    def _record(self, word: str) -> None:
+        """Let captures of the hosts' RDMA netdevs begin (`record`) or end (`recorded`)."""
+        self._recorded = word == "recorded"
+        for watch in self._watches:
+            watch.ask(*(f"{word} {netdev}" for netdev in self._netdevs(watch.place)))
+
+    def _take_captures(self) -> None:
+        if not self._recorded:
+            self._record("recorded")
+        for watch in self._watches:
+            for netdev in self._netdevs(watch.place):
+                watch.take(netdev, self.folder.file("evidence", CAPTURES, f"{netdev}.pcapng.gz"))
+
+    def _netdevs(self, place: str) -> list[str]:
+        links = self.facts.get("lab", {}).get("links", [])
+        return [link["netdev"] for link in links if link.get("device") and place in ("", link["host"])]
 
     def _step(self, text: str) -> None:
         self._progress(Step(text, max(0.0, self.now()) if self._total else 0.0, self._total))
@@ -240,7 +262,7 @@ class _Running:
         if "seed" not in values and any(one.name == "seed" for one in adapter.PARAMETERS):
             values["seed"] = self.scenario.seed
         with (
-            workloads.start(self.scenario.workload, _Behind(lab), values) as running,
+            workloads.start(self.scenario.workload, Behind(lab), values) as running,
             contextlib.ExitStack() as surroundings,
         ):
             self._workload = running
@@ -289,7 +311,7 @@ class _Running:
     def _go_on(self, running: Any, begun: float) -> None:
         tried = self._tried()
         settle_from: float | None = None if tried else 0.0
-        during: float | None = None
+        during: float | None = None if tried else self.scenario.settle_seconds / 2
         while True:
             self._hear(running, begun)
             now = self.now()
@@ -297,9 +319,11 @@ class _Running:
                 holder.begin_if_due()
             for holder in tried:
                 if during is None and holder.record["begin_seconds"] is not None:
-                    during = holder.record["begin_seconds"] + min(holder.entry.for_seconds / 2, 2.0)
+                    during = holder.record["begin_seconds"] + min(holder.entry.for_seconds / 2, 3.0)
             if during is not None and now >= during and DURING not in self._asked:
                 self._collect(DURING)
+            if not self._recorded and any(holder.nearly_over(now) for holder in tried):
+                self._record("recorded")  # what follows the fault would be taken for its signs
             if settle_from is None and tried and all(holder.over for holder in tried):
                 settle_from = now
             begun_one = any(holder.begun for holder in tried)
@@ -355,7 +379,8 @@ class _Running:
 
 
 @contextlib.contextmanager
-def _signals(stop: Callable[[str], None]) -> Iterator[None]:
+def signals(stop: Callable[[str], None]) -> Iterator[None]:
+    """Call `stop` with the reason at SIGINT, SIGTERM and SIGHUP, the first time; outside of the main thread nothing is done."""
     # Ctrl-C and a kill end the run in order: faults off, evidence kept. A second one is the system's own.
     if threading.current_thread() is not threading.main_thread():
         yield

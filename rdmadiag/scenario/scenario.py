@@ -50,6 +50,7 @@ class Scenario:
         self.workload: str = data["workload"]["name"]
         self.workload_parameters: Mapping[str, Any] = data["workload"].get("parameters", {})
         self.results: list[str] = data["workload"].get("results", [])
+        self.captures = bool(data.get("captures", False))
         self.steady: Mapping[str, Any] = data.get("steady", {})
         self.timeline = [_injection(entry) for entry in data["timeline"]]
         both = {f"fault.{one.name}.{proof}": "yes" for one in self.timeline for proof in ("own", "other")}

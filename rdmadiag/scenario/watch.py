@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rdmadiag.lab import Lab, LabError
-from rdmadiag.scenario.record import Folder
 from rdmadiag.workloads import InLab
 from rdmadiag.workloads._place import Process, package_path
 
@@ -24,7 +24,7 @@ BUNDLE_SECONDS = 60.0
 class Watch:
     """One witness; its samples come by a thread, `at` is time.monotonic() here. `place` is a host, or empty in a lab of one kernel."""
 
-    def __init__(self, lab: Lab, place: str) -> None:
+    def __init__(self, lab: Lab, place: str, every_seconds: float = SAMPLE_SECONDS) -> None:
         self.lab, self.place = lab, place
         self.samples: list[dict[str, Any]] = []
         self.warnings: list[dict[str, Any]] = []
@@ -35,7 +35,7 @@ class Watch:
         self._bundles: dict[str, bytes | None] = {}
         self._said: list[str] = []
         self._changed = threading.Condition()
-        argv = [sys.executable, "-m", "rdmadiag.scenario.witness", str(SAMPLE_SECONDS), self._fifo]
+        argv = [sys.executable, "-m", "rdmadiag.scenario.witness", str(every_seconds), self._fifo]
         door = InLab(lab)
         self._process = Process(lambda take: door.start(place, argv, package_path(), take), self._line, self._ended)
 
@@ -86,23 +86,33 @@ class Watch:
         """Return what it printed last."""
         return " | ".join(line for line in self._said[-3:] if line.strip()) or "it printed nothing"
 
-    def ask(self, phase: str) -> None:
-        """Ask for a bundle; it comes later."""
+    def ask(self, *orders: str) -> None:
+        """Order bundles (`collect PHASE`) and captures (`record NETDEV`, `recorded NETDEV`); what is ordered comes later."""
+        words = ["sh", "-c", f'printf "%s\\n" "$@" > {self._fifo}', "sh", *orders]
         try:
-            self.lab.run(["sh", "-c", f"echo collect {phase} > {self._fifo}"], host=self.place, timeout_seconds=20)
+            self.lab.run(words, host=self.place, timeout_seconds=20)
         except LabError as error:
-            self.problems.append(f"evidence from {phase}: {error}")
+            self.problems.append(f"evidence ({', '.join(orders)}): {error}")
 
-    def take(self, phase: str, folder: Folder) -> None:
-        """Wait for the bundle that was asked for, and write it to the run's folder."""
-        self._wait(lambda: phase in self._bundles, BUNDLE_SECONDS)
-        data = self._bundles.get(phase)
+    def take(self, name: str, path: Path) -> None:
+        """Wait for the bundle or capture that was ordered, and write it to a file."""
+        self._wait(lambda: name in self._bundles, BUNDLE_SECONDS)
+        data = self._bundles.get(name)
         if data is None:
-            self.problems.append(
-                f"evidence from {phase} of {self.place or 'the lab'} could not be collected: {self.why_not()}"
-            )
-            return
-        folder.file("evidence", phase, f"{self.hello.get('node') or 'node'}.tar.gz").write_bytes(data)
+            where = self.place or "the lab"
+            self.problems.append(f"evidence from {name} of {where} could not be collected: {self.why_not()}")
+        else:
+            path.write_bytes(data)
+
+    def forget(self, name: str) -> None:
+        """Forget what came under a name, so that it can be ordered again."""
+        with self._changed:
+            self._bundles.pop(name, None)
+
+    @property
+    def node(self) -> str:
+        """The node's name."""
+        return self.hello.get("node") or "node"
 
     def close(self) -> None:
         """End it."""

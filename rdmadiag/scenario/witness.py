@@ -2,33 +2,44 @@
 
 It prints a sample of counters, QP and port states every SECONDS, and for each line `collect NAME` in FIFO (made by it) the bundle that
 `rdmadiag collect` would write (in parts, base64), and warnings of the kernel as they come: lines of JSON, {"hello"}, {"sample"},
-{"bundle"}, {"kernel"}. It ends with its input; of the node it changes nothing.
+{"bundle"}, {"kernel"}. `record NETDEV` begins a capture of RoCE packets, `recorded NETDEV` ends it and hands it over as a bundle of
+that name. It ends with its input; of the node it changes nothing.
 """
 
 from __future__ import annotations
 
 import base64
+import functools
+import gzip
 import json
 import os
 import re
 import select
 import shutil
+import signal
 import sys
 import tempfile
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 CLASS = "/sys/class/infiniband"
 BUDGET_SECONDS = 30.0
+PATIENCE = 8.0
+"""An emulated host is slow: a source that was cut off would be a gap that no real node has."""
 WARNING = re.compile(
     r"\bWARNING: CPU|\bBUG: |\bOops\b|[Ss]oft lockup|[Hh]ard LOCKUP|general protection fault|blocked for more than|rcu.*\bstalls?\b"
 )
 """What the kernel prints when something of its own went wrong (kernel/panic.c, kernel/watchdog.c, kernel/hung_task.c, RCU)."""
 PIECE = 32 << 10
 """Longest part of a bundle in one line [characters]."""
+SNAPLEN = 9000
+"""Whole packets are kept: only of those the ICRC can be checked [bytes]."""
+CAPTURE_BYTES = 256 << 20
+"""Most of a capture that is kept [bytes]."""
+PACKED = "packed"
 
 
 def sample() -> dict[str, Any]:
@@ -69,38 +80,49 @@ def _text(path: str) -> str:
         return ""
 
 
-def _collect(path: str) -> None:
+def _collect(folder: str) -> None:
     from rdmadiag.diagnose import capture
     from rdmadiag.host import LiveHost
 
-    capture.write(path, capture.capture(LiveHost(), 0.0, BUDGET_SECONDS))
+    capture.write(f"{folder}/node.tar.gz", capture.capture(LiveHost(), 0.0, BUDGET_SECONDS, patience=PATIENCE))
+    os.rename(f"{folder}/node.tar.gz", f"{folder}/{PACKED}")
 
 
 def main(every: float, fifo: str) -> None:
     """Watch until standard input ends."""
     from rdmadiag.diagnose import capture  # noqa: F401  what a collection needs is loaded before it is wanted
+    from rdmadiag.roce import record  # noqa: F401
 
     os.mkfifo(fifo, 0o600)
     orders = os.open(fifo, os.O_RDWR | os.O_CLOEXEC)  # with a writer of its own it never ends
     log = _kernel_log()
     _say({"hello": {"kernel": os.uname().release, "node": os.uname().nodename, "pid": os.getpid()}})
-    due, waiting, collecting = time.monotonic(), b"", dict[int, tuple[str, str]]()
+    due, waiting = time.monotonic(), b""
+    collecting, recording = dict[int, tuple[str, str]](), dict[str, int]()
     watched = True
     while watched or collecting:
         if (now := time.monotonic()) >= due:
             _say({"sample": sample()})
             due = max(due + every, now)
         ready = select.select(
-            [orders, *[0] * watched], [], [], min(max(0.0, due - time.monotonic()), 0.05 if collecting else every)
+            [orders, *[0] * watched], [], [], min(max(0.0, due - time.monotonic()), 0.2 if collecting else every)
         )[0]
         if 0 in ready:
             watched = bool(os.read(0, 4096))
+            for pid in () if watched else recording.values():
+                os.kill(pid, signal.SIGTERM)
         if orders in ready:
             *lines, waiting = (waiting + os.read(orders, 4096)).split(b"\n")
             for line in lines:
                 word, _, name = line.decode(errors="replace").partition(" ")
                 if word == "collect":
-                    collecting |= _start(name)
+                    collecting |= _start(name, _collect)
+                elif word == "record":
+                    child = _start(name, functools.partial(_record, name))
+                    collecting |= child
+                    recording[name] = next(iter(child))
+                elif word == "recorded" and name in recording:
+                    os.kill(recording.pop(name), signal.SIGTERM)
         for text in _warnings(log):
             _say({"kernel": text})
         for pid in [pid for pid in collecting if os.waitpid(pid, os.WNOHANG)[0]]:
@@ -131,14 +153,29 @@ def _warnings(log: int | None) -> Iterator[str]:
             yield text
 
 
-def _start(name: str) -> dict[int, tuple[str, str]]:
+def _record(netdev: str, folder: str) -> None:
+    """Capture a netdev until SIGTERM, and pack the file."""
+    from rdmadiag.roce import record
+
+    over: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: over.append(number))
+    done = record.record(
+        netdev, f"{folder}/wire", snaplen=SNAPLEN, file_bytes=CAPTURE_BYTES, files=1, stopped=lambda: bool(over)
+    )
+    with gzip.open(f"{folder}/{PACKED}", "wb", compresslevel=1) as packed:
+        for path in done.files:
+            with open(path, "rb") as file:
+                shutil.copyfileobj(file, packed)
+
+
+def _start(name: str, what: Callable[[str], None]) -> dict[int, tuple[str, str]]:
     # In a child: samples go on meanwhile.
     folder = tempfile.mkdtemp(prefix="rdmadiag-witness-")
     pid = os.fork()
     if pid:
         return {pid: (name, folder)}
     try:
-        _collect(f"{folder}/node.tar.gz")
+        what(folder)
         os._exit(0)
     finally:
         traceback.print_exc()
@@ -148,7 +185,7 @@ def _start(name: str) -> dict[int, tuple[str, str]]:
 
 def _hand_over(name: str, folder: str) -> None:
     try:
-        with open(f"{folder}/node.tar.gz", "rb") as file:
+        with open(f"{folder}/{PACKED}", "rb") as file:
             data = base64.b64encode(file.read()).decode()
     except OSError as error:
         _say({"bundle": name, "problem": f"not collected: {error.strerror}"})

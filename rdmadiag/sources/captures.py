@@ -7,7 +7,17 @@ from typing import Any, Protocol
 
 from rdmadiag.evidence.row import Gap, Row, Text
 
-TABLES = ("capture", "flow", "flow_nak", "flow_resend", "cm_handshake", "flow_control", "tap_loss")
+TABLES = (
+    "capture",
+    "flow",
+    "flow_nak",
+    "flow_resend",
+    "cm_handshake",
+    "flow_control",
+    "tap_loss",
+    "tap_path",
+    "tap_packet",
+)
 TEXTS: tuple[Text, ...] = ()
 
 
@@ -29,5 +39,5 @@ def rows(found: Any, path: str) -> Iterable[Row | Gap]:
     """Return the rows of an analysed capture, and a gap for each thing that it leaves out."""
     items: list[Row | Gap] = [Row(table, values, path) for table, many in found.tables.items() for values in many]
     how = "capture again, or give a smaller part: editcap -A/-B, tcpdump -r FILE -w PART udp port 4791"
-    items += [Gap(TABLES[1:-1], reason, "truncated", how, path) for reason in found.partial]
+    items += [Gap(TABLES[1:-3], reason, "truncated", how, path) for reason in found.partial]
     return items

@@ -75,6 +75,8 @@ def _process(host: Host, pid: int, comm: str) -> Values:
     values = {"pid": pid, "comm": comm, "container": container_of(cgroup), **owner_of(cgroup)}
     if owner:
         values["uid"] = int(owner[1])
+    if state := re.search(r"^State:\s+([A-Za-z])\b", text_of(host, f"/proc/{pid}/status"), re.M):
+        values["state"] = state[1]
     if (lock := _ipc_lock(host, pid)) is not None:
         values["ipc_lock"] = lock
     return values
