@@ -885,6 +885,7 @@ CREATE TABLE firewall (
   hook TEXT,                 -- input, output, prerouting, postrouting, ingress
   verdict TEXT,              -- accept, drop, reject; NULL where it depends on more than protocol and port
   rule TEXT,                 -- the rule that decides, or 'policy'
+  netdev TEXT,               -- only for packets that come in or go out by it; NULL for all packets
   origin TEXT                -- where the row was read
 );
 

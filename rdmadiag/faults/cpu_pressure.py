@@ -14,7 +14,7 @@ _LOOP = """n=0
 while [ $n -lt $1 ]; do n=$((n+1)); sh -c 'while :; do :; done' & done
 while :; do echo "{\\"busy\\": $n}"; sleep 2; done"""
 DIAGNOSIS = Diagnosis(
-    ("processors-overloaded",), "The kernel counts who waits for a processor", parameters={"processes": 8}
+    ("processors-overloaded",), "The kernel counts who waits for a processor", parameters={"processes": 5}
 )
 
 

@@ -237,6 +237,14 @@ def record(
             written.write(blocks, ring.received, ring.dropped)
             packets += len(blocks)
             size += sum(map(len, blocks))
+        drained = time.monotonic() + 2 * RETIRE_MS / 1000  # what is in a block that is not full yet comes with the next
+        while not count and time.monotonic() < drained:
+            if blocks := ring.blocks():
+                written.write(blocks, ring.received, ring.dropped)
+                packets += len(blocks)
+                size += sum(map(len, blocks))
+            else:
+                poll.poll(RETIRE_MS)
         ring.count()
     finally:
         written.close(ring.received, ring.dropped)

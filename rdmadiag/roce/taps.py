@@ -17,6 +17,8 @@ LIMIT = 1 << 22
 """Most packets kept of each tap."""
 MARGIN_NS = 1_000_000
 """Packets this near to the start or end of what both captured are not judged [ns]."""
+TAIL_NS = 300_000_000
+"""What came so shortly before the end of a capture may still be in its buffers then, and not in its file [ns]."""
 LEAST_NS = 2_000
 """Two directions differ by less than this: which tap is nearer to whom cannot be told [ns]."""
 TRAIN_NS = 2_000_000
@@ -157,7 +159,7 @@ def compare(a: Tap, b: Tap) -> Compared:
 
 
 def _end(tap: Tap, columns: dict[str, np.ndarray]) -> int:
-    return max(int(columns["time"].max()), tap.until or 0)
+    return max(int(columns["time"].max()), (tap.until or 0) - TAIL_NS)
 
 
 def _of(side: _Side, name: str, key: int) -> _Side:

@@ -18,7 +18,7 @@ from rdmadiag.workloads._place import Process, package_path
 
 SAMPLE_SECONDS = 0.25
 START_SECONDS = 60.0
-BUNDLE_SECONDS = 60.0
+BUNDLE_SECONDS = 120.0
 
 
 class Watch:

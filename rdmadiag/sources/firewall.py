@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from rdmadiag.errors import HostRefused, NotPresent
@@ -75,35 +76,82 @@ _FILTER_HOOKS = ("ingress", "prerouting", "input", "output", "postrouting", "egr
 
 
 def parse_nft(objects: list[dict[str, Any]]) -> Iterator[Row]:
-    """Parse `nft -j list ruleset`, {"nftables": [...]}: chains that packets enter, of type filter; never raises."""
-    chains: dict[tuple[str, str], dict[str, list[Rule]]] = {}
+    """Parse `nft -j list ruleset`, {"nftables": [...]}: chains that packets enter, of type filter; never raises.
+
+    Where the verdict depends on the netdev that a packet comes in or goes out by, each netdev that the rules name has a row of its own.
+    """
+    rules: dict[tuple[str, str], list[tuple[str, list[Any]]]] = {}
+    sets: dict[tuple[str, str], dict[str, Sequence[Any]]] = {}
     bases: list[dict[str, Any]] = []
     for entry in (item for found in objects if isinstance(listed := found.get("nftables"), list) for item in listed):
         kind, body = next(iter(entry.items()), ("", None)) if isinstance(entry, dict) else ("", None)
         if not isinstance(body, dict):
             continue
-        family, table = str(body.get("family", "")), str(body.get("table", ""))
+        owner = str(body.get("family", "")), str(body.get("table", ""))
         if kind == "chain" and body.get("type") == "filter" and body.get("hook") in _FILTER_HOOKS:
             bases.append(body)
         elif kind == "rule" and isinstance(body.get("expr"), list):
-            rules = chains.setdefault((family, table), {}).setdefault(str(body.get("chain", "")), [])
-            rules.append(_nft_rule(body["expr"]))
+            rules.setdefault(owner, []).append((str(body.get("chain", "")), body["expr"]))
+        elif kind == "set" and isinstance(body.get("elem"), list):
+            sets.setdefault(owner, {})[f"@{body.get('name')}"] = [_element(one) for one in body["elem"]]
     for body in bases:
         family, table, name = (str(body.get(key, "")) for key in ("family", "table", "name"))
-        if family in ("ip", "ip6", "inet", "netdev"):
-            policy = "drop" if body.get("policy") == "drop" else "accept"
-            found = verdict(chains.get((family, table), {}), name, policy)
+        if family not in ("ip", "ip6", "inet", "netdev"):
+            continue
+        policy = "drop" if body.get("policy") == "drop" else "accept"
+        known, mine = sets.get((family, table), {}), rules.get((family, table), [])
+        for netdev in ("", *sorted(_netdevs(mine, known))):
+            chains: dict[str, list[Rule]] = {}
+            for chain, statements in mine:
+                chains.setdefault(chain, []).append(_nft_rule(statements, known, netdev))
+            found = verdict(chains, name, policy)
             found = (policy, "policy") if found[0] == END else found
-            yield _row("nft", family, f"{table} {name}", str(body["hook"]), found, 1)
+            row = _row("nft", family, f"{table} {name}", str(body["hook"]), found, 1)
+            if not netdev:
+                yield row
+                if found[0] is not None:
+                    break
+            elif found[0] is not None:
+                yield row._replace(values={**row.values, "netdev": netdev})
 
 
-def _nft_rule(statements: list[Any]) -> Rule:
+Sets = Mapping[str, Sequence[Any]]
+_INTERFACES = ("iif", "iifname", "oif", "oifname")
+_NETDEVS_MOST = 64
+
+
+def _element(one: Any) -> Any:
+    inner = one.get("elem") if isinstance(one, dict) else None
+    return inner.get("val") if isinstance(inner, dict) else one
+
+
+def _netdevs(rules: Sequence[tuple[str, list[Any]]], sets: Sets) -> set[str]:
+    found: set[str] = set()
+    for _, statements in rules:
+        for statement in statements:
+            body = statement.get("match") if isinstance(statement, dict) else None
+            left = body.get("left") if isinstance(body, dict) else None
+            meta = left.get("meta") if isinstance(left, dict) else None
+            if isinstance(body, dict) and isinstance(meta, dict) and meta.get("key") in _INTERFACES:
+                found.update(value for value in _resolved(body.get("right"), sets) if isinstance(value, str))
+    return (
+        {name for name in found if name and not name.startswith("@") and "*" not in name}
+        if len(found) <= _NETDEVS_MOST
+        else set()
+    )
+
+
+def _resolved(right: Any, sets: Sets) -> Sequence[Any]:
+    return sets[right] if isinstance(right, str) and right in sets else _values(right)
+
+
+def _nft_rule(statements: list[Any], sets: Sets, netdev: str = "") -> Rule:
     matches: list[bool | None] = []
     action, words = "", []
     for statement in statements:
         kind, body = next(iter(statement.items()), ("", None)) if isinstance(statement, dict) else ("?", None)
         if kind == "match" and isinstance(body, dict):
-            matches.append(_nft_match(body))
+            matches.append(_nft_match(body, sets, netdev))
             words.append(_nft_words(body))
         elif kind in ("accept", "drop", "reject", "return"):
             action = kind
@@ -122,7 +170,7 @@ def _nft_rule(statements: list[Any]) -> Rule:
     return Rule(all_of(matches), action, " ".join([*filter(None, words), action]).strip() or "a rule")
 
 
-def _nft_match(body: Mapping[str, Any]) -> bool | None:
+def _nft_match(body: Mapping[str, Any], sets: Sets = MappingProxyType({}), netdev: str = "") -> bool | None:
     left, right, negative = body.get("left"), body.get("right"), body.get("op") == "!="
     if not isinstance(left, dict):
         return None
@@ -136,8 +184,12 @@ def _nft_match(body: Mapping[str, Any]) -> bool | None:
             return False  # whatever is asked of such a packet, it is another protocol
     elif kind == "meta" and what.get("key") in ("l4proto", "protocol"):
         found = _holds(right, ("udp", 17)) if what["key"] == "l4proto" else None
-    elif kind == "meta" and what.get("key") in ("iif", "iifname", "oif", "oifname"):
-        found = False if _values(right) == ["lo"] else None
+    elif kind == "meta" and what.get("key") in _INTERFACES:
+        named = _resolved(right, sets)
+        if named == ["lo"]:
+            found = False
+        elif netdev and all(isinstance(value, str) and value[:1] != "@" and "*" not in value for value in named):
+            found = netdev in named
     elif kind == "fib" and what.get("result") == "type":
         found = _holds(right, ("local",))
     elif kind == "ct" and what.get("key") == "state":

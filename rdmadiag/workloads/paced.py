@@ -105,6 +105,7 @@ def _serve(here: Any, order: Mapping[str, Any]) -> None:
                 here.qp.post_receives((number, [place]) for number in range(order["receives"]))
                 link.sendall(b"go\n")
                 _consume(here, link, place)
+                link.sendall(b"bye\n")
             except (RdmadiagError, OSError) as error:
                 _say("error", words=f"the connection is gone: {error}", status=None)
         _anew(here)
@@ -194,8 +195,8 @@ def _rounds(here: Any, link: socket.socket, theirs: Any, order: Mapping[str, Any
     while True:
         start = time.monotonic()
         with contextlib.suppress(BlockingIOError):
-            if not link.recv(1):
-                raise BadOffer("the peer closed the connection")
+            said = link.recv(4)
+            raise BadOffer("the peer gave the connection up" if said else "the peer's connection ended without a word")
         here.qp.post(requests)
         done = 0
         while done < len(requests):

@@ -153,6 +153,6 @@ def test_a_capture_that_says_how_long_it_ran_shows_what_was_lost_after_its_last_
     )
     (path,) = [path for path in compare(here, there).paths if path["src"] == A]
     assert not path["lost"]
-    there.until = CLOCKS + 100 * MS
+    there.until = CLOCKS + 500 * MS
     (path,) = [path for path in compare(here, there).paths if path["src"] == A]
     assert path["lost_at_end"] == path["lost"] >= 15

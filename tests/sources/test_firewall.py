@@ -220,3 +220,29 @@ def test_a_tool_that_is_not_here_or_prints_no_json_is_a_gap():
 def test_a_node_without_software_roce_is_not_asked():
     nic = "/sys/class/infiniband/mlx5_0/device -> /sys/devices/x\n/sys/devices/x/vendor:1\n"
     assert list(read(LiveTree(nic + NFT, texts={"nft -j list ruleset": DROPS}))) == []
+
+
+def test_what_depends_on_the_netdev_is_told_for_each_netdev_that_is_named() -> None:
+    # As `nft -j list ruleset` 1.0.6 prints a table whose rule holds for the netdevs of a set (Linux 6.1).
+    rule = {"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "@lan"}}
+    port = {"match": {"op": "==", "left": {"payload": {"protocol": "udp", "field": "dport"}}, "right": 4791}}
+    own = {"family": "inet", "table": "filter"}
+    listed = [
+        {
+            "set": {
+                **own,
+                "name": "lan",
+                "type": "ifname",
+                "elem": [{"elem": {"val": "v2", "timeout": 20, "expires": 13}}, "v3"],
+            }
+        },
+        {"chain": {**own, "name": "in", "type": "filter", "hook": "input", "policy": "accept"}},
+        {"chain": {**own, "name": "hit"}},
+        {"rule": {**own, "chain": "hit", "expr": [{"counter": "hit"}, {"drop": None}]}},
+        {"rule": {**own, "chain": "in", "expr": [rule, port, {"goto": {"target": "hit"}}]}},
+    ]
+    found = rows(parse_nft([{"nftables": listed}]), "firewall")
+    assert [(row.get("netdev"), row.get("verdict")) for row in found] == [(None, None), ("v2", "drop"), ("v3", "drop")]
+    wide = {"match": {"op": "==", "left": {"meta": {"key": "iifname"}}, "right": "eth*"}}
+    listed[4] = {"rule": {**own, "chain": "in", "expr": [wide, port, {"drop": None}]}}
+    assert [row.get("netdev") for row in rows(parse_nft([{"nftables": listed}]), "firewall")] == [None]
