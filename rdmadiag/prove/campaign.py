@@ -66,10 +66,11 @@ def go(
 
 def _is_done(path: Path) -> bool:
     try:
-        end = Folder(path).read("run.json").get("end")
+        facts = Folder(path).read("run.json")
     except BadFile:
         return False
-    return isinstance(end, Mapping) and end.get("how") == "done"
+    end = facts.get("end")
+    return isinstance(end, Mapping) and end.get("how") == "done" and not facts.get("problems")
 
 
 def interrupted(folder: Folder) -> bool:

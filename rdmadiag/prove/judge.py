@@ -101,17 +101,19 @@ def _signs(checked: check.Checked) -> set[str]:
 
 
 def _detected(folder: Folder, entry: Mapping[str, Any]) -> float | None:
-    """Return when the first sign came, from the fault's beginning [s]: a counter that stands still in health, a state, an error."""
-    begin = entry.get("begin_seconds")
-    if not isinstance(begin, (int, float)):
+    """Return when the first sign came, from the fault's beginning [s]: a counter that stands still in health, a state, an error.
+
+    None where none came while it held.
+    """
+    begin, end = entry.get("begin_seconds"), entry.get("end_seconds")
+    if not isinstance(begin, (int, float)) or not isinstance(end, (int, float)):
         return None
     times: list[float] = []
     before: dict[Any, Mapping[str, Any]] = {}
     for sample in folder.lines("samples.jsonl"):
         at, node = float(sample["seconds"]), sample.get("node")
-        if at >= begin and node in before and (sign := _changed(before[node], sample)):
+        if at >= begin and node in before and _changed(before[node], sample):
             times.append(at - begin)
-            del sign
             break
         if at < begin:
             before[node] = sample
@@ -119,7 +121,7 @@ def _detected(folder: Folder, entry: Mapping[str, Any]) -> float | None:
         if event.get("kind") == "error" and float(event["seconds"]) >= begin:
             times.append(float(event["seconds"]) - begin)
             break
-    return round(min(times), 3) if times else None
+    return round(min(times), 3) if times and min(times) <= end - begin else None
 
 
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

@@ -138,9 +138,9 @@ def _named(told: Mapping[str, Any], rules: frozenset[str]) -> bool:
 
 
 def _matrix(good: Sequence[Mapping[str, Any]], known: Sequence[FaultClass]) -> dict[str, Any]:
-    columns = [rule for rule, _ in Counter(first(one) for one in good).most_common()]
     rows = sorted({one["fault"] or HEALTHY for one in good}, key=lambda name: (name == HEALTHY, name))
     cells = {row: Counter(first(one) for one in good if (one["fault"] or HEALTHY) == row) for row in rows}
+    columns = list(dict.fromkeys(rule for row in rows for rule, _ in cells[row].most_common()))
     return {
         "rows": rows,
         "columns": columns,
@@ -167,7 +167,7 @@ def _class(one: FaultClass, told: Sequence[Mapping[str, Any]]) -> dict[str, Any]
         "faults": list(one.faults),
         "runs": {name: len(many) for name, many in runs.items()},
         "columns": columns,
-        "identical": all(column["same"] for column in columns),
+        "identical": all(column["same"] for column in columns) if min(map(len, runs.values())) else None,
     }  # fmt: skip
 
 

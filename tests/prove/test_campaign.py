@@ -32,6 +32,10 @@ def test_a_campaign_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> Non
     second = Recorded()
     assert campaign.go(PLAN, str(tmp_path), second, resume=True)
     assert (first.made, second.made) == (["blackout-01"], ["blackout-01", "blackout-02"])
+    facts = json.loads((tmp_path / "blackout-02" / "run.json").read_text())
+    (tmp_path / "blackout-02" / "run.json").write_text(json.dumps(facts | {"problems": ["the lab did not answer"]}))
+    again = Recorded()
+    assert campaign.go(PLAN, str(tmp_path), again, resume=True) and again.made == ["blackout-02"]
     third = Recorded()
     assert campaign.go(PLAN, str(tmp_path), third, resume=True) and third.made == []
 

@@ -101,6 +101,7 @@ def test_a_class_is_shown_column_by_column_and_a_sign_that_differs_is_marked() -
     same = [told(name, n, LOSS) for name in ("loss", "burst-loss", "queue-limit") for n in range(10)]
     (shown,) = built(*same)["classes"]
     assert shown["identical"] and shown["runs"] == {"loss": 10, "burst-loss": 10, "queue-limit": 10}
+    assert built(*same[:20])["classes"][0]["identical"] is None
     for one in same[:10]:
         one["signs"] = [*one["signs"], "counter of_loss_alone"]
     (shown,) = built(*same)["classes"]

@@ -101,8 +101,10 @@ def _precision(report: Mapping[str, Any]) -> Iterator[str]:
 def _classes(report: Mapping[str, Any]) -> Iterator[str]:
     yield "<h2>Faults that count as one class</h2><p class=dim>Written down before the run. Each sign, and in how many runs of each fault it was seen; signs whose intervals do not meet are marked.</p>"
     for one in report["classes"]:
-        same = "identical column by column" if one["identical"] else "NOT identical"
-        yield f"<h3>{_t(one['name'])}: {_t(', '.join(one['faults']))} <span class={'yes' if one['identical'] else 'no'}>{same}</span></h3><p>{_t(one['why'])}.</p>"
+        same = {True: "identical column by column", False: "NOT identical", None: "not compared: not all were run"}[
+            one["identical"]
+        ]
+        yield f"<h3>{_t(one['name'])}: {_t(', '.join(one['faults']))} <span class={'yes' if one['identical'] else 'no' if one['identical'] is False else 'dim'}>{same}</span></h3><p>{_t(one['why'])}.</p>"
         heads = "".join(f"<th>{_t(name)} (of {one['runs'][name]})</th>" for name in one["faults"])
         yield f"<details><summary>{len(one['columns'])} signs</summary><table><tr><th>sign</th>{heads}<th></th></tr>"
         for column in one["columns"]:
