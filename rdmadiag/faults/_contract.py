@@ -110,13 +110,14 @@ class Diagnosis(NamedTuple):
     """Which rules name a fault rightly when `rdmadiag prove` puts it on, and why that is what an operator can know.
 
     `rules` are ids, any of which is right as the first cause. `parameters` are what it is put on with, `workload` parameters of
-    the workload `paced` under it.
+    the workload `paced` under it; `look_seconds` is how long it holds before it is looked at.
     """
 
     rules: tuple[str, ...]
     why: str
     parameters: Mapping[str, Any] = {}
     workload: Mapping[str, Any] = {}
+    look_seconds: float = 3.0
 
 
 @dataclass(frozen=True)

@@ -18,13 +18,7 @@ SIGNS = (
     "as with loss, but in groups: several resends of one window, then none for a while",
     "a burst longer than what a NAK can tell of: the requester's timer ends the wait",
 )
-DIAGNOSIS = Diagnosis(
-    (
-        "wire-tap-loss",
-        "packet-loss-on-path",
-    ),
-    "Packets are lost between the ends; by which pattern is the device's matter",
-)
+DIAGNOSIS = Diagnosis(("wire-lost-in-bursts",), "Captures at both ends: packets are lost many in a row, several times")
 
 
 def plan(target: Target, values: Values) -> Plan:

@@ -1,6 +1,6 @@
 """A share of packets is lost the first time that they are sent, and never again: what is sent again always arrives."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _inflight as inflight
 from rdmadiag.faults import _path as path
 
@@ -10,6 +10,14 @@ PARAMETERS = (Parameter("percent", 2.0, "share of them", "%", 0.1, 100), path.SE
 SIGNS = (
     "responder: out_of_seq_request and a NAK for each gap; requester: rcvd_seq_err, completer_retry_err, and one resend mends it",
     "no timer ends a wait but where nothing followed the lost packet; retries never run out, whatever the share",
+)
+DIAGNOSIS = Diagnosis(
+    (
+        "wire-tap-loss",
+        "packet-loss-on-path",
+    ),
+    "As with loss: that what is sent again always passes cannot be told from luck",
+    parameters={"percent": 5.0},
 )
 
 

@@ -25,7 +25,10 @@ while :; do
   [ $free -gt $1 ] || sleep 1
 done"""
 DIAGNOSIS = Diagnosis(
-    ("memory-nearly-full",), "The kernel says how much memory is available", parameters={"rest_mib": 100.0}
+    ("memory-nearly-full",),
+    "The kernel says how much memory is available",
+    parameters={"rest_mib": 100.0},
+    look_seconds=25.0,
 )
 
 

@@ -1,6 +1,6 @@
 """A byte changes where no checksum covers it: in an adapter's or switch's memory, so that the ICRC that arrives is right for wrong data."""
 
-from rdmadiag.faults import Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _inflight as inflight
 
 TITLE = "A byte of payload is another one when it arrives, with a valid ICRC"
@@ -16,6 +16,11 @@ PARAMETERS = (
 SIGNS = (
     "none in RDMA: the work request ends with WC 0, no counter moves, the ICRC is right",
     "only whoever compares contents finds it: a checksum of the application over its data, carried another way",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-payload-changed",),
+    "Captures at both ends: the bytes differ, and the ICRC is valid",
+    parameters={"times": 20},
 )
 
 

@@ -1,6 +1,6 @@
 """Only the answers to RDMA READs are lost: a way back that is worse than the way there, for a transfer that pulls."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
 from rdmadiag.faults._pattern import randomly
 
@@ -15,6 +15,11 @@ SIGNS = (
     "the requester asks again from the first byte that is missing: a READ request with PSN and address advanced, not the first one again",
     "requester: completer_retry_err (mlx5: implied_nak_seq_err); responder: duplicate_request",
     "no out_of_seq_request and no NAK: every request arrived",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-only-read-answers-lost",),
+    "Captures at both ends: of all packets only READ answers are lost",
+    parameters={"percent": 20.0},
 )
 
 

@@ -1,6 +1,6 @@
 """A requester sends the right rkey, and another one arrives: what a stale or damaged key looks like at the peer."""
 
-from rdmadiag.faults import Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _inflight as inflight
 
 TITLE = "The rkey of a WRITE or READ is another one when it arrives (valid ICRC)"
@@ -16,6 +16,11 @@ SIGNS = (
     "responder: NAK 0x62 (remote access), its QP in ERR, memory untouched; rxe counts none of it",
     "requester: WC 10 REM_ACCESS_ERR, WC 5 for the rest, QP in ERR; mlx5: req_remote_access_errors",
     "the path is fine: no retry, no timer; a capture at the requester shows the right rkey",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-key-rewritten",),
+    "Captures at both ends: the same request has another R_Key when it comes",
+    parameters={"times": 20},
 )
 
 

@@ -1,6 +1,6 @@
 """The first packets of a WRITE are written, its last one is refused: the receiver's memory holds half of it."""
 
-from rdmadiag.faults import Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Plan, Target, Values
 from rdmadiag.faults import _inflight as inflight
 
 TITLE = "A WRITE of several packets stays torn: all but its last packet arrive, that one is refused"
@@ -10,6 +10,11 @@ SIGNS = (
     "responder: NAK 0x61 (invalid request: a SEND in the middle of a WRITE), its QP in ERR; the WRITE's first packets are in its memory",
     "requester: WC 9 REM_INV_REQ_ERR, WC 5 for the rest, QP in ERR; mlx5: req_remote_invalid_request",
     "rxe counts none of it; only whoever compares contents sees that the data is torn",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-opcode-rewritten",),
+    "Captures at both ends: the same packet has another opcode when it comes",
+    parameters={"times": 20},
 )
 
 

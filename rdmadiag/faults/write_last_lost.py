@@ -1,6 +1,6 @@
 """The last packet of a chosen RDMA WRITE is lost: nothing behind it shows the gap, unless more follows."""
 
-from rdmadiag.faults import Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _inflight as inflight
 from rdmadiag.faults import _path as path
 
@@ -15,6 +15,11 @@ SIGNS = (
     "another request behind it: out_of_seq_request and a NAK, and the WRITE's last packet again",
     "nothing behind it: no NAK; the requester's timer ends the wait: completer_retry_err (local_ack_timeout_err)",
     "the data up to there is in the responder's memory meanwhile; nobody there was told",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-only-last-packets-lost",),
+    "Captures at both ends: of all packets only the last ones of WRITEs are lost",
+    parameters={"times": 4},
 )
 _NEVER_AGAIN = 4294967295
 

@@ -69,8 +69,11 @@ def _is_done(path: Path) -> bool:
         facts = Folder(path).read("run.json")
     except BadFile:
         return False
-    end = facts.get("end")
-    return isinstance(end, Mapping) and end.get("how") == "done" and not facts.get("problems")
+    end, held = facts.get("end"), facts.get("faults")
+    acted = (
+        all(isinstance(one, Mapping) and judge.acted(one) == "yes" for one in held) if isinstance(held, list) else False
+    )
+    return isinstance(end, Mapping) and end.get("how") == "done" and acted and not facts.get("problems")
 
 
 def interrupted(folder: Folder) -> bool:

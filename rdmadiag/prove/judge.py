@@ -35,7 +35,7 @@ def judged(path: str) -> dict[str, Any]:
         "fault": "" if name == HEALTHY else name,
         "seed": facts.get("seed"),
         "folder": path,
-        "acted": _acted(entry) if name != HEALTHY else "",
+        "acted": acted(entry) if name != HEALTHY else "",
         "reverted": entry.get("reverted", YES),
         "problem": _problem(facts, name),
         "causes": [],
@@ -52,7 +52,7 @@ def judged(path: str) -> dict[str, Any]:
     return result
 
 
-def _acted(entry: Mapping[str, Any]) -> str:
+def acted(entry: Mapping[str, Any]) -> str:
     """Whether the fault is proven to have acted: its own means counted something."""
     own = entry.get("own")
     return str(own.get("answer")) if isinstance(own, Mapping) else str(entry.get("waited_for") or "unknown")

@@ -28,8 +28,6 @@ from rdmadiag.scenario.watch import Watch
 
 STEADY_SECONDS = 60.0
 """In this time after a fault the work must go on; else it is started again."""
-LOOK_SECONDS = 3.0
-"""From the fault's beginning to the look at it, at most [s]."""
 SAMPLE_SECONDS = 1.0
 WORKLOAD = "paced"
 
@@ -209,7 +207,8 @@ class _Trial:
             self.holder.begin_if_due()
             while not self.holder.over and self.holder.record["begin_seconds"] is None:
                 time.sleep(0.05)
-        self._sleep(LOOK_SECONDS if self.trial.fault else trials.HEALTHY_SECONDS / 2)
+        told = trials.diagnosis(self.trial.fault) if self.trial.fault else None
+        self._sleep(told.look_seconds if told else trials.HEALTHY_SECONDS / 2)
         self._order(watch, f"collect {DURING}")
         self._take(watch, DURING)
         watch.ask(*(f"recorded {netdev}" for netdev in netdevs))

@@ -27,7 +27,7 @@ LARGE_BYTES = 1000
 LEAST_PACKETS = 20
 """Fewer packets tell nothing of times."""
 FRAMES = 3
-_COLUMNS = ("flow", "pair", "packet", "header", "time", "frame", "opcode", "syndrome", "psn", "length", "ce")
+_COLUMNS = ("flow", "pair", "packet", "header", "time", "frame", "opcode", "syndrome", "psn", "rkey", "length", "ce")
 
 
 class Tap:
@@ -49,17 +49,19 @@ class Tap:
         pair = _mixed(c.src[:, 0], c.src[:, 1], c.dst[:, 0], c.dst[:, 1])
         flow = _mixed(pair, c.destqp)
         begin = first[:, 0] & np.uint64(0xFFFFFF00FFFFFFFF)
-        header = _mixed(flow, c.ip_id, c.end - c.bth, begin, first[:, 1] & np.uint64(0xFFFFFFFF))
+        icrc = np.lib.stride_tricks.sliding_window_view(c.data, 4)[np.maximum(c.end - 4, 0)].view("<u4")[:, 0]
+        header = _mixed(flow, c.ip_id, c.end - c.bth, c.psn)
         part = {
             "flow": flow,
             "pair": pair,
-            "packet": _mixed(header, first[:, 1]),
+            "packet": _mixed(header, begin, first[:, 1], np.where(c.whole, icrc, 0)),
             "header": header,
             "time": c.time,
             "frame": c.frame,
             "opcode": c.opcode.astype(np.int64),
             "syndrome": c.dense("AETH", 0, 1).astype(np.int64),
             "psn": c.psn.astype(np.int64),
+            "rkey": c.dense("RETH", 8, 4).astype(np.int64),
             "length": c.end - c.bth,
             "ce": (c.tos & 3) == 3,
         }
@@ -199,7 +201,7 @@ def _frames(columns: dict[str, np.ndarray], rows: np.ndarray) -> str:
     return ", ".join(map(str, columns["frame"][rows[:FRAMES]].tolist()))
 
 
-_COUNTED = ("both", "lost", "again", "strange", "changed", "overtaken", "marked")
+_COUNTED = ("both", "lost", "again", "strange", "changed", "changed_opcode", "changed_rkey", "overtaken", "marked")
 
 
 def _path(sender: _Side, receiver: _Side) -> dict[str, Any]:
@@ -215,7 +217,8 @@ def _path(sender: _Side, receiver: _Side) -> dict[str, Any]:
             "passed_after_long": int((sent["length"][after] >= least).sum()),
             "passed_after_short": int((sent["length"][after] < least).sum()),
             "lost_at_end": int((sent["time"][sender.only] > last).sum()),
-            "longest_run": _longest_run(sender.only, sender.both),
+            "longest_run": max(runs := _runs(sender.only, sender.both)),
+            "runs": len(runs),
         }
     order = sender.both[np.argsort(sent["time"][sender.both], kind="stable")]
     if len(order) < LEAST_PACKETS:
@@ -255,7 +258,9 @@ def _kinds(sender: _Side, receiver: _Side) -> list[dict[str, Any]]:
     strange = np.setdiff1d(receiver.only, again)
     # Of what is missing here and strange there, pairs of equal headers are one packet that was changed on its way.
     _, gone, new = np.intersect1d(sent["header"][sender.only], came["header"][strange], return_indices=True)
-    changed, missing, strange = strange[new], np.delete(sender.only, gone), np.delete(strange, new)
+    was, changed = sender.only[gone], strange[new]
+    opcode, key = (sent[name][was] != came[name][changed] for name in ("opcode", "rkey"))
+    missing, strange = np.delete(sender.only, gone), np.delete(strange, new)
     order = np.argsort(sent["time"][sender.both], kind="stable")
     arrived = receiver.both[order]
     at = came["time"][arrived]
@@ -266,6 +271,8 @@ def _kinds(sender: _Side, receiver: _Side) -> list[dict[str, Any]]:
         "again": (came, again),
         "strange": (came, strange),
         "changed": (came, changed),
+        "changed_opcode": (came, changed[opcode]),
+        "changed_rkey": (came, changed[key & ~opcode]),
         "overtaken": (came, arrived[at > np.minimum.accumulate(at[::-1])[::-1]] if len(at) else arrived),
         "marked": (came, receiver.both[marked]),
         "both": (came, receiver.both),
@@ -302,7 +309,7 @@ def _named(opcode: int, syndrome: int) -> dict[str, Any]:
     return {"opcode": opcode, "name": name, "syndrome": None if syndrome < 0 else syndrome} | dict.fromkeys(_COUNTED, 0)
 
 
-def _longest_run(lost: np.ndarray, passed: np.ndarray) -> int:
-    """Return how many packets in a row were lost at most; packets are numbered as they were captured."""
+def _runs(lost: np.ndarray, passed: np.ndarray) -> list[int]:
+    """Return how many packets in a row were lost each time; packets are numbered as they were captured."""
     _, counts = np.unique(np.searchsorted(np.sort(passed), np.sort(lost)), return_counts=True)
-    return int(counts.max())
+    return [int(count) for count in counts]

@@ -212,8 +212,7 @@ class _Running:
             for phase in (DURING, AFTER):
                 if phase in self._asked:
                     self._take(phase)
-            if self.scenario.captures:
-                self._take_captures()
+            self._take_captures()
         finally:
             for watch in self._watches:
                 watch.close()
@@ -223,8 +222,7 @@ class _Running:
         if state is not None:
             self.facts["lab"] = lab_status.full(lab, state)
 
-    _asked: tuple[str, ...] = ()
-    _recorded = True
+    _asked, _recorded = tuple[str, ...](), True
     _workload: workloads.Run | None = None
 
     def _collect(self, phase: str) -> None:
@@ -245,13 +243,12 @@ class _Running:
     def _take_captures(self) -> None:
         if not self._recorded:
             self._record("recorded")
-        for watch in self._watches:
+        for watch in self._watches if self.scenario.captures else ():
             for netdev in self._netdevs(watch.place):
                 watch.take(netdev, self.folder.file("evidence", CAPTURES, f"{netdev}.pcapng.gz"))
 
     def _netdevs(self, place: str) -> list[str]:
-        links = self.facts.get("lab", {}).get("links", [])
-        return [link["netdev"] for link in links if link.get("device") and place in ("", link["host"])]
+        return [link["netdev"] for link in self.facts["lab"]["links"] if link["device"] and place in ("", link["host"])]
 
     def _step(self, text: str) -> None:
         self._progress(Step(text, max(0.0, self.now()) if self._total else 0.0, self._total))

@@ -34,8 +34,8 @@ def test_the_first_cause_decides_and_a_later_one_does_not() -> None:
 
 
 def test_faults_of_one_class_are_named_by_each_others_rules() -> None:
-    found = built(told("burst-loss", 1, LOSS), told("partition", 1, CUT), told("blackout", 1, LOSS))
-    assert [row(found, name)["right"] for name in ("burst-loss", "partition", "blackout")] == [1, 1, 0]
+    found = built(told("first-transmission-lost", 1, LOSS), told("partition", 1, CUT), told("blackout", 1, LOSS))
+    assert [row(found, name)["right"] for name in ("first-transmission-lost", "partition", "blackout")] == [1, 1, 0]
 
 
 def test_precision_counts_the_runs_of_others_that_were_called_by_a_class() -> None:
@@ -98,9 +98,9 @@ def test_the_bar_wants_all_faults_fifty_healthy_runs_and_95_in_100() -> None:
 
 
 def test_a_class_is_shown_column_by_column_and_a_sign_that_differs_is_marked() -> None:
-    same = [told(name, n, LOSS) for name in ("loss", "burst-loss", "queue-limit") for n in range(10)]
+    same = [told(name, n, LOSS) for name in ("loss", "first-transmission-lost", "queue-limit") for n in range(10)]
     (shown,) = built(*same)["classes"]
-    assert shown["identical"] and shown["runs"] == {"loss": 10, "burst-loss": 10, "queue-limit": 10}
+    assert shown["identical"] and shown["runs"] == {"loss": 10, "first-transmission-lost": 10, "queue-limit": 10}
     assert built(*same[:20])["classes"][0]["identical"] is None
     for one in same[:10]:
         one["signs"] = [*one["signs"], "counter of_loss_alone"]
@@ -111,8 +111,10 @@ def test_a_class_is_shown_column_by_column_and_a_sign_that_differs_is_marked() -
 
 def test_faults_that_one_rule_would_name_without_being_a_class_are_told() -> None:
     assert built(told("loss", 1, LOSS), told("blackout", 1, CUT))["shared"] == []
-    found = built(told("loss", 1, LOSS), told("burst-loss", 1, LOSS), known=())
-    assert {"rule": LOSS, "faults": ["burst-loss", "loss"]} in found["shared"] and report.exit_code(found) == 1
+    found = built(told("loss", 1, LOSS), told("first-transmission-lost", 1, LOSS), known=())
+    assert {"rule": LOSS, "faults": ["first-transmission-lost", "loss"]} in found["shared"] and report.exit_code(
+        found
+    ) == 1
 
 
 def test_nothing_judged_is_not_passed() -> None:
@@ -125,7 +127,9 @@ def test_every_format_shows_figures_and_never_lets_evidence_be_markup(form: str)
     evil = told("loss", 2, "<script>alert(1)</script>\x1b[31m")
     alarm = told("", 1, LOSS)
     alarm["findings"][0]["message"] = "<b>bold</b>\x1b]0;x\x07"
-    found = built(told("loss", 1, LOSS), evil, alarm, told("delay", 1, acted="no"), told("burst-loss", 1, LOSS))
+    found = built(
+        told("loss", 1, LOSS), evil, alarm, told("delay", 1, acted="no"), told("first-transmission-lost", 1, LOSS)
+    )
     text = registry.load(formats, form).render(found, False, 100)
     assert "\x1b" not in text and "wire-tap-loss" in text
     if form == "html":

@@ -8,7 +8,7 @@ from typing import Any
 
 from rdmadiag.roce import analysis
 from rdmadiag.roce.taps import Tap, compare
-from tests.roce.captures import MS, US, A, B, aeth, bth, frame, pcapng
+from tests.roce.captures import MS, US, A, B, aeth, bth, frame, pcapng, reth
 
 Packet = tuple[int, bytes]
 SENT, WAY, CLOCKS = 40, 20 * US, 7_000_000 * MS
@@ -72,7 +72,7 @@ def test_a_healthy_path_shows_its_round_trip_and_nothing_else() -> None:
 def test_losses_are_counted_by_their_order_and_length() -> None:
     lost = (10, 11, 12, 30)
     there, back, kinds = between(requests(), lambda at, packet: [] if at // MS in lost else straight(at, packet))
-    assert there["lost"] == 4 and there["longest_run"] == 3 and there["lost_at_end"] == 0
+    assert there["lost"] == 4 and there["longest_run"] == 3 and there["runs"] == 2 and there["lost_at_end"] == 0
     assert there["passed_after_long"] >= 20 and not back["lost"]
     assert [kind["lost"] for kind in kinds if kind["opcode"] == 0x0A] == [4]
 
@@ -111,6 +111,19 @@ def test_a_packet_damaged_on_its_way_is_one_changed_not_one_lost_and_one_forged(
 
     there, _, _ = between(requests(), damage)
     assert (there["changed"], there["lost"], there["strange"]) == (1, 0, 0)
+    assert (there["changed_opcode"], there["changed_rkey"]) == (0, 0)
+
+
+def test_a_rewritten_opcode_and_a_rewritten_key_are_told_apart() -> None:
+    def sent(psn: int, opcode: int = 0x0A, rkey: int = 7) -> bytes:
+        return frame(bth(opcode, 34, psn) + reth(0, rkey, 900) + bytes(900), ip_id=psn)
+
+    def rewrite(at: int, packet: bytes) -> list[Packet]:
+        psn = at // MS
+        return [(at + WAY, sent(psn, 0x06) if psn == 10 else sent(psn, rkey=8) if psn in (20, 21) else packet)]
+
+    there, _, _ = between([(n * MS, sent(n)) for n in range(SENT)], rewrite)
+    assert (there["changed"], there["changed_opcode"], there["changed_rkey"], there["lost"]) == (3, 1, 2, 0)
 
 
 def test_packets_that_are_overtaken_are_not_lost() -> None:
