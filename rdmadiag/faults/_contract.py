@@ -155,4 +155,8 @@ class Plan:
     packets_per_second: float = 0.0  # that the fault itself sends, at most
     drain_seconds: float = 0.0  # between the first undone step (the gate) and the others
     devices: tuple[str, ...] = ()  # RDMA devices meant to be hurt; others' queue pairs are watched
+    own: bool = (
+        False  # of those devices only queue pairs of its own process (file own.pid) are hurt; all others are watched
+    )
+    logs: tuple[str, ...] = ()  # files in the injection's folder: what its own program logged, as any program does
     values: Mapping[str, Any] = field(default_factory=dict)

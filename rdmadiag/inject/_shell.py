@@ -194,6 +194,11 @@ def do_text(tag: str, title: str, steps: Sequence[Step], for_seconds: float) -> 
     return "\n".join(lines)
 
 
+KERNEL = """for f in /proc/sys/kernel/tainted /sys/kernel/warn_count /sys/kernel/oops_count; do
+read -r n 2>/dev/null < $f && echo kernel $n; done"""
+"""Prints what changes when the kernel warns."""
+
+
 def beat_text(tag: str, steps: Sequence[Step]) -> str:
     """Return the sign of life, which also prints how things are: watchdog, kernel warnings, steps that no longer hold."""
     lines = [
@@ -202,8 +207,8 @@ def beat_text(tag: str, steps: Sequence[Step]) -> str:
         _BEAT,
         "lives watchdog.pid && echo watchdog yes",
         "[ -s taking ] && read -r line < taking && echo over $line",  # from here on steps are lost by its doing
-        "for f in /proc/sys/kernel/tainted /sys/kernel/warn_count /sys/kernel/oops_count; do",
-        "read -r n 2>/dev/null < $f && echo kernel $n; done",
+        KERNEL,
+        "[ -s own.pid ] && read -r pid < own.pid && echo own $pid",
     ]
     for number, step in enumerate(steps):
         lines.append(f"{{ {step.holds()}\n}} || echo lost {number}")

@@ -48,6 +48,7 @@ class Outcome:
     fired: Fired = field(default_factory=lambda: Fired(Proof("unknown", "not looked"), Proof("unknown", "not looked")))
     clean: bool = False
     problems: list[str] = field(default_factory=list)
+    log: str = ""  # what the fault's own program logged, where it is one
 
     @property
     def verdict(self) -> str:
@@ -77,6 +78,7 @@ class Outcome:
             "fired": {"answer": self.fired.answer, **proofs},
             "clean": self.clean,
             "problems": list(self.problems),
+            "log": self.log,
         }
 
 
@@ -112,8 +114,8 @@ class Injection:
         self.entry: journal.Entry | None = None
         self._lock, self._over = threading.Lock(), threading.Event()
         self._beats: threading.Thread | None = None
-        self._kernel: list[str] | None = None
-        self._hurt: set[str] | None = None
+        self._kernel: list[str] = []
+        self._hurt: set[str] = set()
         self._began = 0.0
         self._seen = proof.Seen()
         self.healed: list[revert.Reverted] = []  # what injectors that are gone had left here
@@ -139,6 +141,8 @@ class Injection:
         self.healed = revert.heal()
         netdevs = self.plan.netdevs
         state = self.node.run(f"{_shell.sweep_text(netdevs)}\n{_shell.state_text(self.tag, netdevs)}").text
+        self._kernel = self.node.run(_shell.KERNEL).text.splitlines()
+        self._hurt = self._in_error("")
         self._seen = proof.Seen(earlier=(first := self._observe()), before=first)
         if self._only_health_counters():
             time.sleep(min(self.for_seconds, HEALTH_SECONDS))  # how fast they move in health is to be seen first
@@ -255,25 +259,33 @@ class Injection:
             if line.startswith("lost "):
                 return f"{self.plan.steps[int(line[5:])].what}: no longer in force, and not by us"
         kernel = [line for line in lines if line.startswith("kernel ")]
-        if self._kernel is not None and kernel != self._kernel:
+        if kernel != self._kernel:
             return "the kernel warned (tainted, warn_count or oops_count changed); `dmesg` says of what"
-        self._kernel = kernel
-        return self._others_hurt()
-
-    def _others_hurt(self) -> str | None:
-        if not self.plan.devices:
-            return None
-        text = self.aim.node(self.aim.places()[0]).run("rdma res show qp 2>/dev/null", 60.0).text
-        hurt = set()
-        for line in text.splitlines():
-            words = line.split()
-            if len(words) > 6 and words[0] == "link" and {"ERR", "SQE"} & set(words):
-                device = words[1].partition("/")[0]
-                if device not in self.plan.devices:
-                    hurt.add(f"{device} QP {words[words.index('lqpn') + 1] if 'lqpn' in words else '?'}")
-        before, self._hurt = self._hurt, hurt
-        new = hurt - before if before is not None else set()
+        own = next((line[4:] for line in lines if line.startswith("own ")), "")
+        new = (hurt := self._in_error(own)) - self._hurt
+        self._hurt = hurt
         return f"queue pairs that it was not aimed at went to ERR: {', '.join(sorted(new))}" if new else None
+
+    def _in_error(self, own: str) -> set[str]:
+        """Return queue pairs in ERR that it is not aimed at; those of process `own` are its own."""
+        if not self.plan.devices:
+            return set()
+        hurt = set()
+        for place in self.aim.places():
+            for line in self.aim.node(place).run("rdma res show qp 2>/dev/null", 60.0).text.splitlines():
+                words = line.split()
+                if words[:1] != ["link"] or not {"ERR", "SQE"} & set(words):
+                    continue
+                told = dict(zip(words[2::2], words[3::2], strict=False))
+                device = words[1].partition("/")[0]
+                its_own = (
+                    told.get("pid") == own and place == self.plan.place
+                    if self.plan.own
+                    else device in self.plan.devices
+                )
+                if not its_own:
+                    hurt.add(f"{place} {device} QP {told.get('lqpn', '?')}".strip())
+        return hurt
 
     # --- off ---
 
@@ -309,6 +321,7 @@ class Injection:
                 self.outcome.held_seconds = time.monotonic() - self._began
                 try:
                     self.outcome.fired = self._proofs(last=True)
+                    self.outcome.log = proof.logged(self.node, self.plan, self.tag)
                 except (NodeGone, LabError, ValueError) as error:
                     self.outcome.problems.append(f"the proofs could not be read: {error}")
             if self.entry.open:

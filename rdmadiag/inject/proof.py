@@ -51,6 +51,19 @@ def counts(node: Node, plan: Plan, tag: str, last: bool = False) -> dict[str, in
     return found
 
 
+LOG_BYTES = 1 << 18
+"""Longest log of a fault's own program that is kept, its end [bytes]."""
+
+
+def logged(node: Node, plan: Plan, tag: str) -> str:
+    """Return what the fault's own program logged, as any program does; empty where it logs nothing."""
+    if not plan.logs:
+        return ""
+    return node.run(
+        f"cd {_shell.ROOT}/{tag} 2>/dev/null && tail -q -c {LOG_BYTES} {' '.join(plan.logs)} 2>/dev/null"
+    ).text
+
+
 _COUNTERS = r"""
 for f in /sys/class/infiniband/*/ports/*/hw_counters/*; do
   read -r n 2>/dev/null < $f || continue

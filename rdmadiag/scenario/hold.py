@@ -44,6 +44,7 @@ class Holder:
         self.due: float | None = entry.at_seconds
         self.seen = 0
         self.refused = ""
+        self.log = ""  # of the fault's own program, where it is one
         self.record: dict[str, Any] = {
             "name": entry.name,
             "fault": entry.fault,
@@ -194,6 +195,7 @@ class Holder:
             "values": told["values"],
             "tag": outcome.tag,
         }
+        self.log = outcome.log
         if injection.entry is None:  # nothing was begun
             self.record |= {"reverted": YES, "proof": "nothing was changed"}
         elif outcome.clean:

@@ -366,6 +366,9 @@ class _Running:
     def _write(self, end: Mapping[str, str]) -> None:
         self.facts["end"] = end
         self.facts["faults"] = [holder.record for holder in self._holders]
+        for holder in self._holders:
+            if holder.log:
+                self.folder.file("workload", f"{holder.entry.name}.log").write_text(holder.log, encoding="utf-8")
         for watch in self._watches:
             self.facts["problems"] += watch.problems
             self.facts["kernel_warnings"] += self._timed(watch.warnings)
