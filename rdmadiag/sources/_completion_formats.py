@@ -805,6 +805,15 @@ FORMATS: tuple[Format, ...] = (
         fix=_fixed(13),
         tail=r"Local device: +(?P<device>[\w.-]{1,64})|Peer host: +(?P<peer>[\w.-]{1,255})",
     ),
+    # --- our own endpoints (rdmadiag/verbs/errors.py)
+    Format(
+        "rdmadiag",
+        "rdmadiag verbs",
+        ("work request ",),
+        r"(?:(?P<device>[\w.-]{1,64}): )?QP (?P<qpn>\d+): work request -?\d+ ended with (?P<word>[A-Z_]{4,40}), "
+        rf"vendor syndrome (?P<vendor>{_NUMBER})",
+        ("work request .{1,24}ended with ",),
+    ),
     # --- what most programs written from the textbook print
     Format(
         "unknown",

@@ -589,6 +589,15 @@ EXAMPLES: list[tuple[str, dict]] = [
         "been exceeded.",
         {"program": "openmpi", "wc_status": 13},
     ),
+    # rdmadiag
+    (
+        "2026-11-30T13:02:11Z rxe1: QP 17: work request 1 ended with REM_ACCESS_ERR, vendor syndrome 0x0",
+        {"program": "rdmadiag", "device": "rxe1", "qpn": 17, "wc_status": 10, "vendor_err": 0},
+    ),
+    (
+        "QP 291: work request 4 ended with WR_FLUSH_ERR, vendor syndrome 0xf9 (rdmadiag explain wc-status WR_FLUSH_ERR)",
+        {"program": "rdmadiag", "qpn": 291, "wc_status": 5, "flush": 1, "vendor_err": 0xF9},
+    ),
     # any program
     ("number 0 got bad completion with status: 0xc, vendor syndrome: 0x81", {"wc_status": 12, "vendor_err": 0x81}),
     ("Error transport retry counter exceeded", {"program": "unknown", "wc_status": 12}),
