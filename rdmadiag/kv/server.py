@@ -155,7 +155,8 @@ class Server:
         theirs = frames.numbers(hello, "shape", 4)
         if theirs != list(shape):
             raise frames.ProtocolError(
-                f"shape {theirs}: this side has {list(shape)}; give both the same model and blocks"
+                f"shape {theirs}: this side has {list(shape)}; give both the same model and blocks, and a side that is to "
+                "serve --mode dual a --store"
             )
         if len(self._sessions) >= MOST_SESSIONS:
             raise frames.ProtocolError(f"{MOST_SESSIONS} sessions are open; no more are taken")

@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from rdmadiag.errors import BadInput
-from rdmadiag.kv import run
+from rdmadiag.kv import dual, run
 from rdmadiag.kv.client import MODES, Client, Settings
+from rdmadiag.kv.frames import ProtocolError
 from rdmadiag.kv.recovery import Limits
 from rdmadiag.kv.server import Server
 from rdmadiag.kv.session import Options
@@ -194,6 +195,11 @@ def test_turns_read_their_prefix_from_the_peers_store_and_write_what_was_missing
     assert sum(job["jobs"] for job in told["jobs"] if job["priority"] == 0) == 4 + 4 * 4
     asked = rdmadiag("query", "--from", output, "SELECT path, state, rtt_p50_seconds > 0 AS measured FROM kv_path")
     assert asked.stdout.split() == ["path", "state", "measured", "tcp0", "healthy", "1"]
+
+
+def test_turns_with_a_side_that_has_no_store_are_told_what_it_lacks() -> None:
+    with Server(SHAPE, Options(slots=80)) as server, pytest.raises(ProtocolError, match="--store"):
+        dual.send(server.address, SHAPE, SETTINGS, run.fixed(1, TOKENS), (1e9, 1e8))
 
 
 @pytest.mark.parametrize("words", [("--store", "0,5"), ("--store", "5"), ("--store", "a,b"), ("--path-rates", "fast")])

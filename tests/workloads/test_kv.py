@@ -9,6 +9,7 @@ import pytest
 
 from rdmadiag import workloads
 from rdmadiag.kv.live import Live
+from rdmadiag.scenario import measure
 from rdmadiag.workloads import Host, OnThisMachine, kv
 
 HERE = [Host(name, "none", 1, "lo", "127.0.0.1", "127.0.0.1") for name in ("h1", "h2")]
@@ -58,3 +59,30 @@ def test_recovery_is_told_as_error_reconnect_and_recovered() -> None:
         "verified",
     ]
     assert said[0]["carrier"] == "rdma" and said[-1]["wrong"] == 1
+
+
+def test_a_listening_end_that_is_killed_and_started_again_is_taken_up_by_the_sending_end() -> None:
+    given = {"layers": 2, "tokens": 64, "slots": 32, "seconds": 60, "tcp_port": 7102}
+    with workloads.start("kv", OnThisMachine(HERE), given) as run:
+        run.wait("client", "verified", 60)
+        run.kill("server")
+        run.restart("server")
+        since = len(run.events)
+        assert run.wait("client", "reconnect", 60).values["why"].startswith("session: the peer's process went away")
+        run.wait("client", "recovered", 60)
+        run.wait("client", "verified", 60, since)
+        run.stop("client")
+        result = run.finish(30)
+    assert result["content"]["answer"] == "yes"
+    counts = measure._of_events(
+        [{"from": e.end, "kind": e.kind, "seconds": e.seconds, "values": e.values} for e in run.events], 1e9
+    )
+    assert counts["event.session"].value == 1 and counts["errors"].value >= 1
+
+
+def test_turns_of_mode_dual_are_a_workload_too() -> None:
+    given = {"mode": "dual", "layers": 2, "tokens": 64, "slots": 32, "requests": 3, "store": "8,16", "tcp_port": 7103}
+    with workloads.start("kv", OnThisMachine(HERE), given) as run:
+        result = run.finish(60)
+    assert result["content"]["answer"] == "yes" and result["exit_codes"]["client"] == 0, result
+    assert result["results"]["client"]["paths"][0]["state"] == "healthy"
