@@ -125,10 +125,9 @@ def _states(points: Sequence[Any], scale: Scale, top: float, height: float) -> I
             seen[state] = None
             yield f'<rect x="{left}" y="{low:.1f}" width="{max(0.5, right - left + 0.3):.1f}" height="{tall:.1f}" fill="{STATE_COLOURS.get(state, "#868e96")}"/>'
     for number, state in enumerate(sorted(seen)):
-        x = LEFT + 8 + 64 * number
-        yield f'<rect x="{x - 3}" y="{top + 4}" width="58" height="15" class="key"/>'
-        yield f'<rect x="{x}" y="{top + 7}" width="9" height="9" fill="{STATE_COLOURS.get(state, "#868e96")}"/>'
-        yield f'<text x="{x + 13}" y="{top + 15}" class="tick" text-anchor="start">{escape(state)}</text>'
+        x = LEFT + 64 * number  # above the field: what is in it is not covered
+        yield f'<rect x="{x}" y="{top - 11}" width="9" height="9" fill="{STATE_COLOURS.get(state, "#868e96")}"/>'
+        yield f'<text x="{x + 13}" y="{top - 3}" class="tick" text-anchor="start">{escape(state)}</text>'
 
 
 def _ceiling(most: float, top: float, height: float, label: str) -> Iterator[str]:

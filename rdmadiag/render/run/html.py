@@ -28,7 +28,7 @@ th,td{padding:4px 10px 4px 0;border-bottom:1px solid var(--line);vertical-align:
 code{font-size:13px}details{margin:6px 0}summary{cursor:pointer}.chip{display:inline-block;border:1px solid var(--line);border-radius:9px;padding:0 8px;font-size:12.5px}
 svg{width:100%;height:auto;display:block;margin-top:6px}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .name{text-anchor:end;font-weight:600}
 svg .dim{fill:var(--dim);font-size:11px}svg .name+.dim{text-anchor:end}svg .tick{font-size:11px;fill:var(--dim)}svg .band{font-weight:700;font-size:12px}
-svg .field{fill:none;stroke:var(--line)}svg .grid{stroke:var(--line);stroke-dasharray:2 4}svg .key{fill:var(--paper);opacity:.85}
+svg .field{fill:none;stroke:var(--line)}svg .grid{stroke:var(--line);stroke-dasharray:2 4}
 """
 
 
