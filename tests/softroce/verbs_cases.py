@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import tempfile
 import threading
 import time
 from collections import Counter
@@ -520,6 +521,38 @@ def found_pyverbs() -> str:
 def release() -> str:
     """The guest's kernel."""
     return os.uname().release
+
+
+def misuse(fault: str, values: dict[str, Any]) -> dict[str, Any]:
+    """Do once what a verbs fault does; what it counted and logged, and in which states the kernel shows its queue pairs then."""
+    from rdmadiag import faults
+    from rdmadiag.faults._pair import Pair as Misused
+
+    module = faults.find(fault)
+    given = {one.name: one.check(values.get(one.name, one.default)) for one in module.PARAMETERS}
+    here = os.getcwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        pair = Misused(DEVICES)
+        try:
+            pair.again(module.act, given)
+            listed = subprocess.run(["rdma", "res", "show", "qp"], capture_output=True, text=True, check=True).stdout
+            own = [line.split() for line in listed.splitlines() if f" pid {os.getpid()} " in line]
+            log = Path("verbs.log")
+            return {
+                "counts": dict(pair.counts),
+                "states": sorted(words[words.index("state") + 1] for words in own),
+                "log": log.read_text() if log.exists() else "",
+            }
+        finally:
+            pair.again(lambda *_: None, {})
+            os.chdir(here)
+
+
+def fail_held() -> str:
+    """Take the kept pair's first queue pair to ERR."""
+    HELD["pair"].one.qp.error()
+    return str(HELD["pair"].one.qp.state)
 
 
 def compared(
