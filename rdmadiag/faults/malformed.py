@@ -24,10 +24,11 @@ echo probe ip_in_header_errors $4
 for f in /sys/class/net/*/statistics/rx_packets; do d=${f#/sys/class/net/}; read -r p < $f && echo probe ${d%%/*}_rx_packets $p; done"""
 DIAGNOSIS = Diagnosis(
     (
+        "wire-broken-request-never-sent",
         "wire-opcode-order",
         "wire-malformed",
     ),
-    "The capture at the responder shows requests that no requester may send so",
+    "The capture at the responder shows requests that no requester may send so, and the requester's own does not have them",
     parameters={"victim": "h2"},
 )
 

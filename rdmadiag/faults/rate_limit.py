@@ -17,7 +17,7 @@ SIGNS = (
 DIAGNOSIS = Diagnosis(
     ("wire-path-narrow",),
     "Captures at both ends: what is sent at once comes out at a low rate, evenly",
-    parameters={"mbit": 2.0},
+    parameters={"mbit": 0.5},
 )
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rdmadiag import __version__, faults
+from rdmadiag import __version__
 from rdmadiag.prove import trials
 from rdmadiag.prove.intervals import wilson
 from rdmadiag.prove.trials import HEALTHY, FaultClass
@@ -41,10 +41,10 @@ def build(told: Sequence[Mapping[str, Any]], known: Sequence[FaultClass]) -> dic
             "healthy": BAR_HEALTHY,
             "named": share >= BAR_SHARE and bool(under),
             "silent": healthy["runs"] >= BAR_HEALTHY and not healthy["alarms"],
-            "all_faults": set(names) == set(faults.names()),
+            "all_faults": set(names) == set(trials.to_prove()),
             "told_apart": not shared,
             "met": share >= BAR_SHARE and healthy["runs"] >= BAR_HEALTHY and not healthy["alarms"] and not shared
-            and set(names) == set(faults.names()),
+            and set(names) == set(trials.to_prove()),
         },
         "faults": rows,
         "classes": [_class(one, told) for one in known if set(one.faults) & set(names)],

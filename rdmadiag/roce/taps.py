@@ -19,6 +19,8 @@ MARGIN_NS = 1_000_000
 """Packets this near to the start or end of what both captured are not judged [ns]."""
 TAIL_NS = 300_000_000
 """What came so shortly before the end of a capture may still be in its buffers then, and not in its file [ns]."""
+WAIT_NS = 2_000_000_000
+"""Longest time that a packet is taken to be still under way at the end of a capture [ns]."""
 LEAST_NS = 2_000
 """Two directions differ by less than this: which tap is nearer to whom cannot be told [ns]."""
 TRAIN_NS = 2_000_000
@@ -124,6 +126,7 @@ def compare(a: Tap, b: Tap) -> Compared:
     offset = int(np.median(two["time"][there] - one["time"][at]))
     start = max(int(one["time"].min()), int(two["time"].min()) - offset) + MARGIN_NS
     end = min(_end(a, one), _end(b, two) - offset) - MARGIN_NS
+    end -= min(int(np.abs(two["time"][there] - one["time"][at] - offset).max()), WAIT_NS)  # what may still be under way
     if start >= end:  # short captures: from the first packet that both have to the last
         start, end = int(one["time"][at].min()), int(one["time"][at].max())
     only_a = np.setdiff1d(np.arange(len(one["time"])), at)

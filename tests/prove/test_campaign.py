@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rdmadiag.errors import BadFile, BadInput
-from rdmadiag.prove import campaign, judge, trials
+from rdmadiag.prove import campaign, judge, report, trials
 from tests.prove.trials import DATA, Recorded
 
 PLAN = trials.plan(["blackout"], runs=2, healthy=0)
@@ -22,6 +22,22 @@ def test_recorded_trials_are_named_rightly(tmp_path: Path) -> None:
     found = campaign.judged(str(tmp_path))
     assert found["figures"] == {"runs": 2, "right": 2, "share": 1.0, "interval": [0.3424, 1.0]}
     assert said[0].left_seconds is None and said[-1].left_seconds is not None and said[-1].total == 2
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in DATA.iterdir() if path.is_dir()))
+def test_a_recorded_trial_is_named_rightly_or_silent(name: str) -> None:
+    found = judge.judged(str(DATA / name))
+    assert not found["problem"]
+    if found["fault"]:
+        assert found["causes"][0][0] in trials.right_rules(found["fault"], trials.classes())
+    else:
+        assert [f for f in found["findings"] if f["answer"] == "confirmed" and f["severity"] in report.ALARMS] == []
+
+
+def test_healthy_trials_are_run_between_and_counted(tmp_path: Path) -> None:
+    assert campaign.go(trials.plan(["blackout"], runs=1, healthy=1), str(tmp_path), Recorded())
+    found = campaign.judged(str(tmp_path))
+    assert found["healthy"]["runs"] == 1 and found["healthy"]["alarms"] == [] and found["figures"]["right"] == 1
 
 
 def test_a_campaign_that_was_stopped_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rdmadiag import faults, registry
+from rdmadiag import registry
 from rdmadiag.prove import report, trials
 from rdmadiag.render import prove as formats
 from tests.prove.trials import told
@@ -80,7 +80,7 @@ def test_a_run_whose_fault_is_not_proven_to_have_acted_is_no_run() -> None:
 def everything(healthy: int, wrong: int = 0) -> dict[str, Any]:
     many = [
         told(name, n, min(trials.right_rules(name, KNOWN), default="?"))
-        for name in faults.names()
+        for name in trials.to_prove()
         for n in range(1, 11)
     ]
     for one in many[:wrong]:
@@ -89,8 +89,8 @@ def everything(healthy: int, wrong: int = 0) -> dict[str, Any]:
 
 
 def test_the_bar_wants_all_faults_fifty_healthy_runs_and_95_in_100() -> None:
-    unnamed = 10 * sum(trials.diagnosis(name) is None for name in faults.names())
-    total = 10 * len(faults.names())
+    unnamed = 10 * sum(trials.diagnosis(name) is None for name in trials.to_prove())
+    total = 10 * len(trials.to_prove())
     assert everything(50)["bar"]["met"] == (unnamed / total <= 0.05)
     assert not everything(49)["bar"]["met"]
     assert not everything(50, wrong=total // 15)["bar"]["met"]

@@ -52,7 +52,7 @@ def test_each_round_has_every_fault_once_and_its_share_of_healthy_runs() -> None
         "loss-01", "delay-01", "healthy-01", "loss-02", "delay-02", "healthy-02", "healthy-03",
     ]  # fmt: skip
     assert [one.id for one in trials.plan(["loss"], runs=0, healthy=2)] == ["healthy-01", "healthy-02"]
-    assert {one.fault for one in trials.plan([], runs=1, healthy=0)} == set(faults.names())
+    assert {one.fault for one in trials.plan([], runs=1, healthy=0)} == set(trials.to_prove())
     with pytest.raises(BadInput, match="no faults named"):
         trials.plan(["losses"], 1, 1)
 

@@ -35,7 +35,7 @@ class Recorded:
     def __call__(self, trial: Trial, parent: str, progress: Any) -> Folder:
         """Return a copy of a recorded trial under the wanted name."""
         self.made.append(trial.id)
-        source = DATA / ("healthy-01" if not trial.fault else "blackout-01")
+        source = DATA / ("healthy-03" if not trial.fault else "blackout-01")
         folder = Folder(shutil.copytree(source, Path(parent) / trial.id))
         facts = folder.read("run.json") | {"scenario": trial.id, "seed": trial.seed}
         if len(self.made) >= self.stop_at:
