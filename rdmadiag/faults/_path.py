@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from rdmadiag.errors import BadInput
 from rdmadiag.faults._contract import Moves, Parameter, Plan, Refused, Values
-from rdmadiag.faults._pattern import select
 from rdmadiag.faults._steps import Change, Step, Table
 from rdmadiag.faults._target import Cable, Target
+from rdmadiag.lab.pattern import select
 
 FROM = Parameter("source", "any", "host (or hosts, with commas) whose packets are hit")
 TO = Parameter("destination", "any", "host (or hosts) to which the packets go")

@@ -2,7 +2,7 @@
 
 from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
-from rdmadiag.faults._pattern import in_bursts
+from rdmadiag.lab.pattern import in_bursts
 
 TITLE = "Packets are lost in bursts (Gilbert-Elliott)"
 REACH = "path"

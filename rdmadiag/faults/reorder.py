@@ -2,7 +2,7 @@
 
 from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _path as path
-from rdmadiag.faults._pattern import randomly
+from rdmadiag.lab.pattern import randomly
 
 TITLE = "A share of packets is overtaken by later ones"
 REACH = "path"

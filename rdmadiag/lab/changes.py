@@ -14,21 +14,23 @@ from typing import Any
 
 from rdmadiag.errors import BadInput
 from rdmadiag.explain import opcode as opcodes
+from rdmadiag.lab import pattern
 from rdmadiag.roce import forge, packet
 
 ACTIONS = ("drop", "mark_ce", "delay", "duplicate", "reorder", "hold", "corrupt", "rewrite")
 REWRITES = ("rkey", "va", "length", "psn", "syndrome", "opcode", "pkey", "dest_qp")
 MOST = 64
 """Most changes of one program."""
-_FIRST_HEADER = {"rkey": "RETH", "syndrome": "AETH"}
+_FIRST_HEADER = {"rkey": ("RETH", "AtomicETH"), "syndrome": ("AETH",)}
 
 
 @dataclass(frozen=True)
 class Match:
-    """Which packets: everything that is given must hold; `occurrence`, `probability` and `budget` in this order, after the rest.
+    """Which packets: all that is given must hold; `occurrence`, `probability` or `bursts`, and `budget` last, in this order.
 
     `psn_relative` counts from the first PSN of the QP that the switch saw since the program started; `retransmission` 0 is
-    the first time that a PSN comes, 1 the first time that it comes again. Ranges are (first, last).
+    the first time that a PSN comes, 1 the first time that it comes again. Ranges are (first, last). `bursts` are the chances of the
+    Gilbert-Elliott model: to enter and to leave the bad state, and to be hit in the bad and in the good one.
     """
 
     source: str = ""
@@ -43,8 +45,17 @@ class Match:
     retransmission: tuple[int, int] | None = None
     occurrence: tuple[int, int] | None = None
     probability: float | None = None
+    bursts: tuple[float, float, float, float] | None = None
     seed: int | None = None
     budget: int | None = None
+
+    def chosen(self) -> tuple[int, list[int]] | None:
+        """Return the period and the numbers of the packets that the seed chooses; None where chance or nothing does."""
+        if self.bursts:
+            return pattern.in_bursts(*self.bursts, self.seed or 0)
+        if self.probability is None or self.seed is None:
+            return None
+        return pattern.randomly(self.probability, self.seed)
 
 
 @dataclass(frozen=True)
@@ -73,8 +84,7 @@ class Change:
     def in_kernel(self) -> bool:
         """Say whether the kernel can do all of it: a packet that it drops or marks never visits the program."""
         m = self.match
-        by_state = m.nth_qp or m.psn_relative or m.retransmission or m.seed is not None
-        return self.action.do in ("drop", "mark_ce") and not by_state
+        return self.action.do in ("drop", "mark_ce") and not (m.nth_qp or m.psn_relative or m.retransmission)
 
 
 def read(values: Any, accept: Sequence[str] = ()) -> list[Change]:
@@ -104,7 +114,8 @@ def as_json(change: Change) -> dict[str, Any]:
         "from": m.source, "to": m.target, "opcode": sorted(m.opcodes), "qp": {"nth": m.nth_qp} if m.nth_qp else m.qp,
         "psn": {"relative": list(m.psn_relative)} if m.psn_relative else m.psn and list(m.psn), "rkey": m.rkey,
         "syndrome": m.syndrome and list(m.syndrome), "retransmission": m.retransmission and list(m.retransmission),
-        "occurrence": m.occurrence and list(m.occurrence), "probability": m.probability, "seed": m.seed, "budget": m.budget,
+        "occurrence": m.occurrence and list(m.occurrence), "probability": m.probability,
+        "bursts": m.bursts and dict(zip(_BURSTS, m.bursts, strict=True)), "seed": m.seed, "budget": m.budget,
     }  # fmt: skip
     wanted = {key: getattr(a, key) for key in _ACTION_KEYS[a.do] if key not in ("set", "icrc")}
     if a.do == "rewrite":
@@ -119,8 +130,10 @@ def as_json(change: Change) -> dict[str, Any]:
 
 
 _MATCH_KEYS = (
-    "from", "to", "opcode", "qp", "psn", "rkey", "syndrome", "retransmission", "occurrence", "probability", "seed", "budget",
+    "from", "to", "opcode", "qp", "psn", "rkey", "syndrome", "retransmission", "occurrence", "probability", "bursts", "seed", "budget",
 )  # fmt: skip
+_BURSTS = {"enter": 0.005, "leave": 0.2, "bad": 1.0, "good": 0.0}
+"""Chances of the Gilbert-Elliott model, and what they are when not given: as those of fault burst-loss."""
 _ACTION_KEYS: dict[str, tuple[str, ...]] = {
     "drop": (),
     "mark_ce": (),
@@ -143,13 +156,16 @@ def _match(value: Any, place: str) -> Match:
     if isinstance(psn, dict):
         relative = _range(_object(psn, f"{place}, psn", ("relative",)).get("relative"), f"{place}, psn", (1 << 24) - 1)
         psn = None
-    probability = entry.get("probability")
-    if probability is not None and (
-        isinstance(probability, bool) or not isinstance(probability, int | float) or not 0 < probability <= 1
-    ):
-        raise BadInput(f"{place}: probability: wanted a number above 0 up to 1, got {probability!r}")
-    if entry.get("seed") is not None and probability is None:
-        raise BadInput(f"{place}: a seed wants a probability")
+    seed = _number(entry.get("seed"), f"{place}, seed", 0, (1 << 63) - 1)
+    bursts, probability = _bursts(entry.get("bursts"), f"{place}, bursts"), entry.get("probability")
+    if probability is not None and not _chance(probability, f"{place}, probability"):
+        raise BadInput(f"{place}, probability: wanted a number above 0, got 0")
+    if bursts and probability is not None:
+        raise BadInput(f"{place}: probability or bursts, not both")
+    if seed is not None and probability is None and not bursts:
+        raise BadInput(f"{place}: a seed wants a probability or bursts")
+    if seed is not None and probability is not None and probability < pattern.LEAST:
+        raise BadInput(f"{place}: probability: with a seed wanted at least {pattern.LEAST:.6f}, got {probability!r}")
     for key in ("from", "to"):
         if not isinstance(entry.get(key, ""), str):
             raise BadInput(f"{place}: {key}: wanted the name of a host, got {entry[key]!r}")
@@ -166,18 +182,35 @@ def _match(value: Any, place: str) -> Match:
         retransmission=_range(entry.get("retransmission"), f"{place}, retransmission", 1 << 30),
         occurrence=_range(entry.get("occurrence"), f"{place}, occurrence", 1 << 30, 1),
         probability=probability,
-        seed=_number(entry.get("seed"), f"{place}, seed", 0, (1 << 63) - 1),
+        bursts=bursts,
+        seed=1 if bursts and seed is None else seed,
         budget=_number(entry.get("budget"), f"{place}, budget", 1, 1 << 30),
     )
     return _with_opcodes(match, place)
 
 
+def _chance(value: Any, place: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise BadInput(f"{place}: wanted a number from 0 to 1, got {value!r}")
+    return float(value)
+
+
+def _bursts(value: Any, place: str) -> tuple[float, float, float, float] | None:
+    if value is None:
+        return None
+    given = _object(value, place, tuple(_BURSTS))
+    enter, leave, bad, good = (_chance(given.get(name, _BURSTS[name]), f"{place}, {name}") for name in _BURSTS)
+    if not enter or not leave or not bad:
+        raise BadInput(f"{place}: enter, leave and bad: wanted numbers above 0, got {enter:g}, {leave:g} and {bad:g}")
+    return enter, leave, bad, good
+
+
 def _with_opcodes(match: Match, place: str) -> Match:
     # A packet has an rkey or a syndrome by its opcode: those that have one first behind the BTH, RC's own.
-    for name, header in _FIRST_HEADER.items():
+    for name, wanted in _FIRST_HEADER.items():
         if getattr(match, name) is None:
             continue
-        having = frozenset(code for code in range(256) if opcodes.headers(code)[:1] == (header,))
+        having = frozenset(code for code in range(256) if (opcodes.headers(code) or ("",))[0] in wanted)
         left = match.opcodes & having if match.opcodes else having
         if not left:
             raise BadInput(f"{place}: no packet of the opcodes wanted carries a {name}")

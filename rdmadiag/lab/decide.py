@@ -77,7 +77,9 @@ class _Rule:
     change: Change
     counts: Counts = field(default_factory=Counts)
     chance: Any = None
-    seed: int | None = None
+    hit: list[bool] = field(default_factory=list)
+    """Whether a seed chooses the n-th packet, for a whole period."""
+    chosen_of: int = 0
     qps: int = 0
     open: bool = True
     held: list[_Held] = field(default_factory=list)
@@ -90,13 +92,15 @@ class Decider:
         self.hosts = hosts
         self.rules = [_Rule(change) for change in changes]
         for rule in self.rules:
-            if rule.change.match.probability is not None:
-                import os
+            chosen = rule.change.match.chosen()
+            if chosen:
+                rule.hit = [False] * chosen[0]
+                for number in chosen[1]:
+                    rule.hit[number] = True
+            elif rule.change.match.probability is not None:
                 import random
 
-                wanted = rule.change.match.seed
-                rule.seed = int.from_bytes(os.urandom(4), "big") if wanted is None else wanted
-                rule.chance = random.Random(rule.seed).random
+                rule.chance = random.random
         self.flows: dict[bytes, Flow] = {}
         self.found: list[tuple[Change, Flow]] = []
         """QPs that were the n-th, as they were found."""
@@ -174,6 +178,10 @@ class Decider:
         counts.seen += 1
         if m.occurrence and not m.occurrence[0] <= counts.seen <= m.occurrence[1]:
             return False
+        if rule.hit:
+            rule.chosen_of += 1
+            if not rule.hit[(rule.chosen_of - 1) % len(rule.hit)]:
+                return False
         if rule.chance is not None and rule.chance() >= m.probability:
             return False
         return m.budget is None or counts.matched < m.budget

@@ -248,7 +248,7 @@ class Program:
         at_work = {rule.change.name: rule for rule in self.decider.rules}
         found = []
         for n, change in enumerate(self.changes):
-            entry: dict[str, Any] = {"name": change.name, "action": change.action.do}
+            entry: dict[str, Any] = {"name": change.name, "action": change.action.do, "seed": change.match.seed}
             if change.in_kernel:
                 done, size = listed[f"c{n}"]
                 entry |= {
@@ -264,7 +264,6 @@ class Program:
                 entry |= {
                     "where": "program",
                     **vars(rule.counts),
-                    "seed": rule.seed,
                     "kept": sum(not h.gone for h in rule.held),
                 }
             found.append(entry)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from rdmadiag.lab import pattern
 from rdmadiag.lab.changes import Change, Match
 from rdmadiag.roce.packet import UDP_PORT
 
@@ -31,6 +32,7 @@ def table(name: str, changes: Sequence[Change], ports: dict[str, str], macs: dic
         lines += [
             f" counter s{n} {{\n }}",
             f" counter c{n} {{\n }}",
+            f" chain h{n} {{\n  {_action(n, change)}\n }}",
             f" chain k{n} {{",
             f"  {_rule(n, change, punt_to)}",
             " }",
@@ -60,19 +62,26 @@ def _rule(n: int, change: Change, punt_to: str) -> str:
         qp = "" if change.match.qp is None else f"@th,104,24 {change.match.qp:#x} "
         return f'{qp}counter name "c{n}" fwd to "{punt_to}"'
     words = [*_conditions(change.match), f'counter name "s{n}"']
-    m = change.match
+    m, chosen = change.match, change.match.chosen()
     if m.occurrence:
         first, last = m.occurrence
         words += [f"numgen inc mod {_ALWAYS} >= {first - 1}", f"numgen inc mod {_ALWAYS} < {last - first + 1}"]
-    if m.probability is not None:
-        words.append(f"numgen random mod {_MILLION} < {max(round(m.probability * _MILLION), 1)}")
-    if m.budget:
-        words.append(f"numgen inc mod {_ALWAYS} < {m.budget}")
-    condition = " ".join([*words, f'counter name "c{n}"'])
-    if change.action.do == "drop":
-        return f"{condition} drop"
+    if chosen:
+        words.append(pattern.select(*chosen, f"h{n}"))
+    else:
+        if m.probability is not None:
+            words.append(f"numgen random mod {_MILLION} < {max(round(m.probability * _MILLION), 1)}")
+        words.append(f"goto h{n}")
+    return " ".join(words)
+
+
+def _action(n: int, change: Change) -> str:
+    # What is done to the packets that were chosen, within the budget.
+    if not change.in_kernel:
+        return "continue"
+    budget = f"numgen inc mod {_ALWAYS} < {change.match.budget} " if change.match.budget else ""
     # The mark goes on the header of the packet's own version; ICRC and UDP checksum do not cover it.
-    return f"{condition} jump ce"
+    return f'{budget}counter name "c{n}" {"drop" if change.action.do == "drop" else "jump ce"}'
 
 
 def _conditions(m: Match) -> list[str]:

@@ -42,7 +42,7 @@ FIELDS = {
     "immediate": ("ImmDt", 0, 4),
     "invalidated_rkey": ("IETH", 0, 4),
 }
-"""Fields that can be read and changed by name; tos, ttl and ip_id are IPv4's."""
+"""Fields that can be read and changed by name; tos, ttl and ip_id are IPv4's. An AtomicETH has va and rkey where a RETH has them."""
 
 
 class Path(NamedTuple):
@@ -120,7 +120,7 @@ def field_at(name: str, at: Places) -> tuple[int, int] | None:
     if start is None:
         start = at.bth + BTH_BYTES
         for other in opcode.headers(at.opcode):
-            if other == header:
+            if other == header or (other == "AtomicETH" and name in ("va", "rkey")):
                 break
             start += opcode.HEADER_BYTES[other]
         else:

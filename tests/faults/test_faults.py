@@ -12,8 +12,8 @@ import pytest
 from rdmadiag import faults
 from rdmadiag.errors import BadInput
 from rdmadiag.faults import REACHES, Cable, Change, Parameter, Plan, Refused, Table, Target
-from rdmadiag.faults._pattern import in_bursts, randomly, select
 from rdmadiag.inject import _shell
+from rdmadiag.lab.pattern import in_bursts, randomly, select
 
 NAMES = faults.names()
 LAB = Target(

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rdmadiag.errors import BadInput
-from rdmadiag.lab import changes, switch_rules
+from rdmadiag.lab import changes, pattern, switch_rules
 
 PSN = st.integers(0, (1 << 24) - 1)
 MATCHES = st.fixed_dictionaries(
@@ -23,6 +23,8 @@ MATCHES = st.fixed_dictionaries(
         "retransmission": st.integers(0, 9),
         "occurrence": st.one_of(st.integers(1, 9), st.just([2, 4])),
         "probability": st.floats(0.001, 1),
+        "bursts": st.fixed_dictionaries({}, optional={"enter": st.floats(0.001, 1), "good": st.floats(0, 1)}),
+        "seed": st.integers(0, 9),
         "budget": st.integers(1, 99),
     },
 )
@@ -43,6 +45,11 @@ ACTIONS = st.sampled_from(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.tuples(MATCHES, ACTIONS), min_size=1, max_size=5))
 def test_changes_written_as_json_are_read_back_the_same(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    for match, _ in pairs:
+        if "bursts" in match:
+            match.pop("probability", None)
+        elif "probability" not in match:
+            match.pop("seed", None)
     read = changes.read([{"match": match, "action": action} for match, action in pairs])
     assert changes.read([changes.as_json(change) for change in read]) == read
     assert [change.name for change in read] == [f"change-{n + 1}" for n in range(len(pairs))]
@@ -65,8 +72,15 @@ def test_changes_written_as_json_are_read_back_the_same(pairs: list[tuple[dict[s
             {"match": {"opcode": 0x04, "rkey": 1}, "action": {"do": "drop"}},
             "no packet of the opcodes wanted carries a rkey",
         ),
-        ({"match": {"seed": 1}, "action": {"do": "drop"}}, "a seed wants a probability"),
+        ({"match": {"seed": 1}, "action": {"do": "drop"}}, "a seed wants a probability or bursts"),
         ({"match": {"probability": 2}, "action": {"do": "drop"}}, "probability: wanted"),
+        ({"match": {"probability": 0}, "action": {"do": "drop"}}, "probability: wanted a number above 0"),
+        ({"match": {"probability": 1e-9, "seed": 1}, "action": {"do": "drop"}}, "with a seed wanted at least 0.00006"),
+        ({"match": {"probability": 0.1, "bursts": {}}, "action": {"do": "drop"}}, "probability or bursts, not both"),
+        ({"match": {"bursts": {"enter": 0}}, "action": {"do": "drop"}}, "bursts: enter, leave and bad: wanted numbers"),
+        ({"match": {"bursts": {"leave": 7}}, "action": {"do": "drop"}}, "bursts, leave: wanted a number from 0 to 1"),
+        ({"match": {"bursts": {"p": 1}}, "action": {"do": "drop"}}, "no 'p'; known: enter, leave, bad, good"),
+        ({"match": {"bursts": True}, "action": {"do": "drop"}}, "bursts: wanted an object"),
         ({"match": {"psn": [9, 5]}, "action": {"do": "drop"}}, r"wanted \[first, last\]"),
         ({"match": {"qp": {"first": 1}}, "action": {"do": "drop"}}, "no 'first'; known: nth"),
         ({"match": {"qpn": 1}, "action": {"do": "drop"}}, "no 'qpn'; known: from, to"),
@@ -92,7 +106,8 @@ def test_the_kernel_does_what_it_can_and_only_that() -> None:
         return changes.read([{"match": match, "action": {"do": do}}])[0].in_kernel
 
     assert where({"from": "h1", "opcode": 0x0A, "occurrence": 3, "probability": 0.5, "budget": 9, "rkey": 1}, "mark_ce")
-    for match in ({"qp": {"nth": 1}}, {"psn": {"relative": 1}}, {"retransmission": 1}, {"probability": 0.5, "seed": 1}):
+    assert where({"probability": 0.5, "seed": 1}) and where({"bursts": {}, "budget": 2})
+    for match in ({"qp": {"nth": 1}}, {"psn": {"relative": 1}}, {"retransmission": 1}):
         assert not where(match)
     assert not where({}, "duplicate")
 
@@ -108,12 +123,22 @@ def test_rules_forward_only_what_a_change_wants_and_stop_when_their_program_does
     assert " flags owner" in text and text.count("udp dport != @alive accept") == 2
     assert '@th,104,24 0x11 counter name "c0" fwd to "d"' in text
     assert (
-        '@th,64,8 { 0x8 } counter name "s1" numgen inc mod 4294967295 >= 2 numgen inc mod 4294967295 < 2 counter name "c1" drop'
+        '@th,64,8 { 0x8 } counter name "s1" numgen inc mod 4294967295 >= 2 numgen inc mod 4294967295 < 2 goto h1'
         in text
     )
+    assert 'chain h1 {\n  counter name "c1" drop' in text
     first, second = text.split("type filter hook ingress device ")[1:]
     assert first.startswith('"p1"') and "jump k0" in first and "jump k1" in first
     assert "jump k0" not in second and "ether daddr { 02:00:00:00:00:01 } udp dport 4791 jump k1" in second
+
+
+def test_a_loss_model_is_numbers_that_the_kernel_looks_up_and_the_budget_is_of_those_it_chose() -> None:
+    (change,) = changes.read([{"match": {"bursts": {"enter": 0.01}, "budget": 7}, "action": {"do": "drop"}}])
+    period, hit = pattern.in_bursts(0.01, 0.2, 1.0, 0.0, 1)
+    assert change.match.seed == 1 and change.match.chosen() == (period, hit)
+    text = switch_rules.table("t", [change], {"p1": "h1"}, {}, "d")
+    assert f'counter name "s0" numgen inc mod {period} vmap {{ {hit[0]} : goto h0, ' in text
+    assert 'chain h0 {\n  numgen inc mod 4294967295 < 7 counter name "c0" drop' in text
 
 
 def test_counters_are_read_from_what_nft_prints() -> None:

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rdmadiag.lab import changes
+from rdmadiag.lab import changes, pattern
 from rdmadiag.lab.decide import Decider
 from rdmadiag.roce import forge, packet
 
 PATH = packet.Path("10.0.0.1", "10.0.0.2", "02:00:00:00:00:01", "02:00:00:00:00:02")
 HOSTS = {b"\2\0\0\0\0\1": ("h1", "p1"), b"\2\0\0\0\0\2": ("h2", "p2")}
+
+ATOMIC = packet.build(PATH, forge.bth(0x14, 17, 5) + struct.pack(">QIQQ", 0x1000, 0xABC, 1, 0))
 
 
 def decider(match: dict[str, Any], action: dict[str, Any]) -> Decider:
@@ -88,6 +90,13 @@ def test_the_same_seed_meets_the_same_packets_and_another_one_others() -> None:
     assert 20 < len(first) < 110
 
 
+def test_bursts_meet_the_packets_of_the_model_also_where_the_kernel_does_not_choose_them() -> None:
+    _, hit = pattern.in_bursts(0.05, 0.3, 1.0, 0.0, 3)
+    chances = {"enter": 0.05, "leave": 0.3}
+    found = dropped({"bursts": chances, "seed": 3}, [request(n) for n in range(400)])
+    assert found == [number for number in hit if number < 400] and len(found) > 20
+
+
 @pytest.mark.parametrize(
     ("field", "value", "frame"),
     [
@@ -99,6 +108,8 @@ def test_the_same_seed_meets_the_same_packets_and_another_one_others() -> None:
         ("pkey", 0x1234, request(5)),
         ("dest_qp", 0xABCDE, request(5)),
         ("syndrome", 0x2E, forge.ack(PATH, dest_qp=1, psn=5).data),
+        ("rkey", 0x1234, ATOMIC),
+        ("va", 0x7F00000000, ATOMIC),
     ],
 )
 def test_a_rewritten_field_has_its_value_and_the_icrc_is_valid(field: str, value: int, frame: bytes) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from rdmadiag import lab as labs
 from rdmadiag.errors import BadInput
-from rdmadiag.lab import LabError, inflight
+from rdmadiag.lab import LabError, inflight, pattern
 from tests.softroce.conftest import Worker, pingpong, wait_until
 
 WRITES = ["RDMA_WRITE_FIRST", "RDMA_WRITE_ONLY"]
@@ -155,6 +155,109 @@ def test_a_program_that_stands_still_lets_traffic_pass_after_some_seconds(lab: l
         assert lab.run(["kill", "-CONT", str(running.pid)]).code == 0
 
 
+@pytest.fixture
+def pair(verbs: Worker) -> Iterator[dict[str, Any]]:
+    """Return what is to be known of a connected pair whose requester resends after 67 ms."""
+    yield verbs("open_pair", one={"timeout": 14, "psn": 1000}, two={"timeout": 14, "psn": 2000})
+    verbs("close_pair")
+
+
+ONCE = "written once"
+"""What becomes of a WRITE whose changed packet the receiver drops: it comes again."""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("values", "outcome"),
+    [
+        ({"va": 8192}, "written to 8192"),
+        ({"length": 128}, "REM_INV_REQ_ERR"),
+        ({"psn": 1005}, ONCE),
+        ({"opcode": 0x15}, ONCE),
+        ({"pkey": 0x1234}, ONCE),
+        ({"dest_qp": 0xABCDE}, ONCE),
+        ({"rkey": 0x1}, "REM_ACCESS_ERR"),
+    ],
+)
+def test_each_field_of_a_request_can_be_rewritten(
+    lab: labs.Lab, verbs: Worker, pair: dict[str, Any], values: dict[str, int], outcome: str
+) -> None:
+    wanted = {name: value + (pair["address"] if name == "va" else 0) for name, value in values.items()}
+    with changed(lab, {"opcode": "RDMA_WRITE_ONLY", "budget": 1}, {"do": "rewrite", "set": wanted}) as running:
+        told = verbs("write_text", text="changed on its way")
+    assert running.count("it")["done"] == 1
+    if outcome.startswith("written"):
+        assert told["statuses"] == ["SUCCESS"] and told["places"] == [8192 if "va" in values else 0]
+        again = told["moved"][0].get("completer_retry_err", 0)
+        assert (again == 0) if "va" in values else (again >= 1)
+        assert told["moved"][1].get("out_of_seq_request", 0) == (1 if "psn" in values else 0)
+    else:
+        assert told["statuses"] == [outcome] and told["places"] == [] and told["states"] == ["ERR", "ERR"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("match", "where"),
+    [
+        ({"qp": "of the pair"}, "kernel"),
+        ({"psn": [1000, 1001]}, "kernel"),
+        ({"rkey": "of the pair"}, "kernel"),
+        ({"opcode": "RDMA_WRITE_ONLY", "occurrence": 1}, "kernel"),
+        ({"from": "h2", "to": "h1", "syndrome": [0, 31]}, "kernel"),
+        ({"from": "h2", "to": "h1", "opcode": 0x11, "probability": 1, "seed": 4}, "kernel"),
+        ({"bursts": {"enter": 1, "leave": 0.0001}}, "kernel"),
+        ({"qp": {"nth": 1}}, "program"),
+        ({"psn": {"relative": 0}}, "program"),
+    ],
+)
+def test_each_match_meets_a_write_of_the_pair_or_its_answer_once(
+    lab: labs.Lab, verbs: Worker, pair: dict[str, Any], match: dict[str, Any], where: str
+) -> None:
+    own = {"qp": pair["qpns"][1], "rkey": pair["rkey"]}
+    wanted = {key: own[key] if value == "of the pair" else value for key, value in match.items()}
+    with changed(lab, {**wanted, "budget": 1}, {"do": "drop"}) as running:
+        told = verbs("write_text", text="dropped once")
+    count = running.count("it")
+    assert (count["done"], count["where"]) == (1, where) and count["seen"] >= 1
+    assert told["statuses"] == ["SUCCESS"] and told["places"] == [0]
+    assert told["moved"][0]["completer_retry_err"] >= 1  # it was sent again
+    assert ("duplicate_request" in told["moved"][1]) == (match.get("from") == "h2")
+
+
+@pytest.mark.long
+def test_what_is_not_named_is_not_met(lab: labs.Lab, verbs: Worker, pair: dict[str, Any]) -> None:
+    others = [{"qp": pair["qpns"][1] + 1}, {"psn": 999}, {"rkey": pair["rkey"] ^ 1}, {"syndrome": 0x62}]
+    wanted = [{"name": str(n), "match": match, "action": {"do": "drop"}} for n, match in enumerate(others)]
+    with inflight.changes(lab, wanted) as running:
+        told = verbs("write_text", text="left alone")
+    assert told["statuses"] == ["SUCCESS"] and "completer_retry_err" not in told["moved"][0]
+    assert [entry["done"] for entry in running.counts()["changes"]] == [0, 0, 0, 0]
+
+
+@pytest.mark.long
+def test_a_resend_is_met_as_such_and_a_delayed_packet_comes_late(
+    lab: labs.Lab, verbs: Worker, pair: dict[str, Any]
+) -> None:
+    first = {"name": "first", "match": {"from": "h1", "psn": {"relative": 0}, "budget": 1}, "action": {"do": "drop"}}
+    second = {"name": "again", "match": {"from": "h1", "retransmission": 1}, "action": {"do": "drop"}}
+    third = {"name": "late", "match": {"from": "h1", "retransmission": 2}, "action": {"do": "delay", "seconds": 0.03}}
+    with inflight.changes(lab, [first, second, third]) as running:
+        told = verbs("write_text", text="third time")
+    assert told["statuses"] == ["SUCCESS"] and told["places"] == [0]
+    assert [running.count(name)["done"] for name in ("first", "again", "late")] == [1, 1, 1]
+
+
+def test_a_loss_model_is_done_by_the_kernel_and_loses_exactly_its_packets(lab: labs.Lab, verbs: Worker) -> None:
+    bursts = {"enter": 0.02, "leave": 0.5}
+    with changed(lab, {"opcode": "RDMA_WRITE_MIDDLE", "bursts": bursts, "seed": 2}, {"do": "drop"}) as running:
+        told = verbs("compared", count=8, timeout=15)
+    assert told["statuses"] == ["SUCCESS"] * 8 and told["wrong"] == 0
+    count = running.count("it")
+    _, hit = pattern.in_bursts(0.02, 0.5, 1.0, 0.0, 2)
+    assert count["done"] == sum(number < count["seen"] for number in hit) > 0
+    assert (count["where"], running.counts()["visited"], count["seed"]) == ("kernel", 0, 2)
+
+
 def test_a_host_that_is_not_in_the_lab_is_refused_before_anything_starts(lab: labs.Lab) -> None:
     with pytest.raises(BadInput, match="no host 'h9'; there are h1, h2"):
         inflight.Running(lab, [{"match": {"from": "h9"}, "action": {"do": "drop"}}])
@@ -171,6 +274,7 @@ def test_perftest_under_seeded_loss_loses_as_many_packets_as_are_counted(lab: la
 
     with changed(lab, {"opcode": "RDMA_WRITE_MIDDLE", "probability": 0.01, "seed": 5}, {"do": "drop"}) as running:
         assert lab.run(["sh", "-c", script], timeout_seconds=150).code == 0
-    counts = running.counts()
-    assert counts["changes"][0]["done"] > 0 and counts["changes"][0]["seed"] == 5
-    assert counts["sent"] == counts["visited"] - counts["changes"][0]["done"] - counts["queue_full"]
+    count, counts = running.count("it"), running.counts()
+    _, hit = pattern.randomly(0.01, 5)
+    assert count["done"] == sum(number < count["seen"] for number in hit) > 0
+    assert (count["seed"], count["where"], counts["visited"]) == (5, "kernel", 0)
