@@ -6,6 +6,7 @@ import csv
 import io
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -21,7 +22,7 @@ Examples:
   rdmadiag pcap trace.pcap --timeline qp.svg   PSNs over time with repeats, NAKs, CNPs; goodput
   rdmadiag pcap --tap sender.pcap --tap receiver.pcap     on which side of a hop packets are lost
   rdmadiag pcap trace.pcap --format csv > flows.csv
-  tcpdump -i eth0 -s 128 -w - udp port 4791 | rdmadiag pcap -
+  tcpdump -i eth0 -s 128 -w - udp port 4791 | rdmadiag pcap -      until Ctrl-C
   rdmadiag pcap record eth0                    make captures: a ring of files (rdmadiag pcap record --help)
 
 Reads pcap and pcapng, packed with gzip, zstd, bzip2 or xz or not; Ethernet with VLANs, Linux cooked, raw IP. Exit codes are those of check.
@@ -31,6 +32,8 @@ _TABLE = (
     ("resent", "resent_packets"), ("NAK", "nak_sequence"), ("RNR", "rnr_naks"), ("fatal", "nak_fatal"), ("CE", "ce"), ("CNP", "cnps"),
     ("ack us", "ack_us_p50"), ("Gb/s", "goodput_gbps"), ("state", "state"),
 )  # fmt: skip
+FLUSH_SECONDS = 2.0
+"""How long a live pipe is read after a Ctrl-C, unless it ends before [s]."""
 ROWS = 40
 """Flows printed as text; those with trouble first."""
 
@@ -141,11 +144,13 @@ def command(
 ) -> None:
     """Run the look."""
     from rdmadiag.diagnose import wire
+    from rdmadiag.render.text import printable
 
     if not files and not taps:
         raise click.UsageError("a capture is wanted: rdmadiag pcap FILE, or - for standard input")
     wanted = _number(qp) if qp is not None else None
-    looked = wire.look(files, taps, progress=_Bar() if _output.is_terminal(sys.stderr) else None, **options)
+    bar = _Bar() if _output.is_terminal(sys.stderr) else None
+    looked = wire.look(files, taps, progress=bar, live=_Interrupted() if "-" in files else None, **options)
     result = looked.report
     if wanted is not None:
         result["flows"] = [f for f in result["flows"] if wanted in (f.get("qpn"), f.get("peer_qpn"))]
@@ -160,7 +165,8 @@ def command(
     else:
         if _output.is_terminal(sys.stderr):
             click.echo("\r\x1b[K", nl=False, err=True)
-        _output.emit("\n".join(_captures(looked.evidence) + _flows(result["flows"], wanted is not None)))
+        lines = _captures(looked.evidence) + _flows(result["flows"], wanted is not None)
+        _output.emit("\n".join(map(printable, lines)))
         _output.emit("")
         _output.report("text", result)
     context.exit(result["summary"]["exit_code"])
@@ -174,6 +180,34 @@ def _number(text: str) -> int:
     if not 0 <= value <= 0xFFFFFF:
         raise click.BadParameter(f"{text!r} is no QP number; wanted 0 to 0xffffff", param_hint="--qp")
     return value
+
+
+class _Interrupted:
+    """A Ctrl-C ends a live pipe, and what came is said; a second one ends the program.
+
+    Who writes into the pipe gets the same Ctrl-C, and writes what it still has: that is waited for.
+    """
+
+    def __init__(self) -> None:
+        import signal
+
+        self._end: Callable[[float], None] | None = None
+        self._came = False
+        signal.signal(signal.SIGINT, self._interrupted)
+
+    def __call__(self, end: Callable[[float], None]) -> None:
+        self._end = end
+        if self._came:
+            end(FLUSH_SECONDS)
+
+    def _interrupted(self, number: int, frame: object) -> None:
+        import signal
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        self._came = True
+        _output.note("what came until now is said; Ctrl-C again gives up")
+        if self._end is not None:
+            self._end(FLUSH_SECONDS)
 
 
 class _Bar:

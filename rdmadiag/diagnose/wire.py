@@ -34,10 +34,12 @@ def look(
     each: Callable[[Any], None] | None = None,
     pairs: Sequence[str] = (),
     expect: str | None = None,
+    live: Callable[[Callable[[float], None]], None] | None = None,
 ) -> Looked:
     """Read captures ([NODE=]PATH or -), and compare two `taps` of one path. `pairs`: ADDRESS:QPN=ADDRESS:QPN.
 
-    `expect` is an expectation file: dscp, cnp_dscp and ecn of it are judged. Raises BadFile, BadInput.
+    `expect` is an expectation file: dscp, cnp_dscp and ecn of it are judged. `live` is given, for a pipe, the function that ends its
+    reading with what comes within some seconds. Raises BadFile, BadInput.
     """
     from rdmadiag.roce import pairing
 
@@ -47,7 +49,7 @@ def look(
     book = rulebook.Rulebook(rule for rule in whole if rule.layer == "wire")
     overrides: Mapping[str, Mapping[str, Any]] = rulebook.site_parameters(site, whole) if site else {}
     evidence = Evidence(rulebook.extra_log_columns(book))
-    found = [_read(evidence, spec, progress, each, known) for spec in specs]
+    found = [_read(evidence, spec, progress, each, known, live) for spec in specs]
     if taps:
         found += compared(evidence, taps, progress, known)
     expected = rulebook.expectations(expect) if expect else {}
@@ -67,6 +69,7 @@ def _read(
     progress: Progress | None,
     each: Callable[[Any], None] | None,
     pairs: Sequence[Any],
+    live: Callable[[Callable[[float], None]], None] | None = None,
 ) -> Any:
     from rdmadiag.roce import analysis
     from rdmadiag.sources import captures
@@ -82,6 +85,8 @@ def _read(
         )
     node = part.node or collect.capture_name(part.path)
     size = getattr(part.stream, "length", lambda: 0)()
+    if live is not None and not size and hasattr(part.stream, "end"):
+        live(part.stream.end)
     tell = None if progress is None else (lambda at, packets: progress(part.path, at, size, packets))
     try:
         found = analysis.analyse(part.stream, part.path, tell, each, pairs)

@@ -7,6 +7,7 @@ these readers keep at most what their caller takes. Each `read` raises TimeoutEr
 from __future__ import annotations
 
 import io
+import math
 import os
 import select
 import stat
@@ -40,6 +41,10 @@ class Stream(Protocol):
         """Give back what is held."""
 
 
+_LOOK_SECONDS = 0.25
+"""A pipe that says nothing is waited for in turns, so that `end` is seen [s]."""
+
+
 class Incoming:
     """A file or pipe, read in order; one that nobody writes to is waited for until `deadline` [s, monotonic]."""
 
@@ -48,6 +53,7 @@ class Incoming:
         self._ahead = b""
         self._ready = select.poll()
         self._ready.register(descriptor, select.POLLIN)
+        self._end = math.inf
         self._most = max(self.length(), _PIECE)  # a file at once; a pipe never has more
 
     def head(self) -> bytes:
@@ -81,11 +87,18 @@ class Incoming:
             size -= len(part)
         return b"".join(parts)
 
+    def end(self, seconds: float) -> None:
+        """Let it end with what comes within so many seconds, for a pipe that is read live; may be called by a signal handler."""
+        self._end = time.monotonic() + seconds
+
     def _some(self, size: int) -> bytes:
-        wait = self._deadline - time.monotonic()
-        if wait <= 0 or not self._ready.poll(min(wait, 86400.0) * 1000):
-            raise TimeoutError("it was not read to its end in time")
-        return os.read(self._descriptor, min(size, self._most))
+        while (now := time.monotonic()) < self._end:
+            wait = self._deadline - now
+            if wait <= 0:
+                raise TimeoutError("it was not read to its end in time")
+            if self._ready.poll(min(wait, _LOOK_SECONDS) * 1000):
+                return os.read(self._descriptor, min(size, self._most))
+        return b""
 
     def file(self) -> io.FileIO | None:
         """Return it as a file to seek in; None for a pipe."""

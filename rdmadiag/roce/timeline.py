@@ -83,7 +83,8 @@ def draw(collector: Collector, path: str) -> None:
     where = _unwrapped(answers[:, 1], int(requests[0, 1]))
     notice, syndrome = answers[:, 5] == headers.NOTICE, answers[:, 3]
     ack = ~notice & ((syndrome < 0) | (syndrome >> 5 == 0))
-    upper.plot(when[ack], where[ack], ".", ms=2, color="#2ca02c", label="answer")
+    if ack.any():
+        upper.plot(when[ack], where[ack], ".", ms=2, color="#2ca02c", label="answer")
     _marks(
         upper, when[~notice & (syndrome >> 5 == 1)], where[~notice & (syndrome >> 5 == 1)], "s", "#9467bd", "RNR NAK"
     )
@@ -96,12 +97,14 @@ def draw(collector: Collector, path: str) -> None:
     upper.yaxis.get_major_locator().set_params(integer=True)
     upper.legend(loc="center left", bbox_to_anchor=(1.01, 0.5))
     upper.set_title(f"{flow['src']} to {flow['dst']} QP {flow['qpn']}: {flow['state']}")
-    _goodput(lower, seconds, requests[:, 2], repeat)
+    _goodput(lower, seconds, requests[:, 2], repeat, float(max([*seconds[-1:], *when[-1:]])))
     lower.set_xlabel(f"seconds from frame {flow['first_frame']}")
     try:
         figure.savefig(path, dpi=120)
-    except (OSError, ValueError) as error:
-        raise BadInput(f"--timeline {path}: {error}; wanted a name that ends in .png or .svg") from error
+    except OSError as error:
+        raise BadInput(f"--timeline {path}: cannot be written: {error.strerror}") from error
+    except ValueError as error:
+        raise BadInput(f"--timeline {path}: wanted a name that ends in .png or .svg ({error})") from error
     finally:
         pyplot.close(figure)
 
@@ -118,8 +121,8 @@ def _marks(axes: Any, seconds: np.ndarray, psn: np.ndarray, marker: str, color: 
         axes.plot(seconds, psn, marker, ms=6, color=color, fillstyle="none", label=f"{label} ({len(seconds)})")
 
 
-def _goodput(axes: Any, seconds: np.ndarray, payload: np.ndarray, repeat: np.ndarray) -> None:
-    span = max(float(seconds[-1]), 1e-6)
+def _goodput(axes: Any, seconds: np.ndarray, payload: np.ndarray, repeat: np.ndarray, last: float) -> None:
+    span = max(last, 1e-6)
     edges = np.linspace(0, span * (1 + 1e-9), 101)
     width = edges[1] - edges[0]
     good, _ = np.histogram(seconds[~repeat], edges, weights=payload[~repeat])

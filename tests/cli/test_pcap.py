@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import csv
+import fcntl
 import io
 import json
+import signal
 import subprocess
 import sys
+import termios
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +48,23 @@ def test_a_capture_comes_through_a_pipe_and_a_quiet_one_exits_with_0() -> None:
     result = subprocess.run(command, input=data, capture_output=True, timeout=120, check=False)
     assert result.returncode == 0, result.stderr
     assert len(json.loads(result.stdout)["flows"]) == 4
+
+
+def test_an_interrupted_live_pipe_is_said_with_what_came() -> None:
+    data = Path(LAB).read_bytes()
+    command = [sys.executable, "-m", "rdmadiag", "pcap", "-", "--format", "json"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdin and process.stdout
+        process.stdin.write(data[:60_000])
+        process.stdin.flush()
+        while int.from_bytes(fcntl.ioctl(process.stdin, termios.FIONREAD, bytes(4)), sys.byteorder):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGINT)
+        process.stdin.write(data[60_000:])  # what tcpdump still had
+        process.stdin.flush()
+        value = json.loads(process.stdout.read())
+    assert len(value["flows"]) == 25 and value["summary"]["exit_code"] == 1
 
 
 def test_one_queue_pair_is_shown_in_full_by_either_end(rdmadiag: Run) -> None:
