@@ -88,6 +88,7 @@ def build(
     for finding in findings:
         finding["known"] = finding["answer"] == "confirmed" and baseline_key(finding) in known
     _cable(evidence, findings)
+    _name_limits(evidence, findings)
     confirmed = [f for f in findings if f["answer"] == "confirmed"]
     worst = max((SEVERITIES.index(f["severity"]) for f in confirmed), default=-1)
     failing = any(SEVERITIES.index(f["severity"]) >= SEVERITIES.index(fail_on) for f in confirmed if not f["known"])
@@ -136,6 +137,24 @@ def _cable(evidence: Evidence, findings: Sequence[dict[str, Any]]) -> None:
             if cabled := known.get((subject.get("node", ""), subject.get(key, ""))):
                 finding["cabled_to"] = cabled
                 break
+
+
+def _name_limits(evidence: Evidence, findings: Sequence[dict[str, Any]]) -> None:
+    # What is read from a capture is as good as the capture: each finding says what that one cannot show. Two taps have two.
+    captures = evidence.db.execute(
+        "SELECT node, origin, cannot_show FROM capture WHERE cannot_show IS NOT NULL"
+    ).fetchall()
+    known = {(node, origin): text for node, origin, text in captures}
+    for finding in findings if known else ():
+        if finding["layer"] != "wire":
+            continue
+        origins = {row.get("origin") for row in finding["evidence"]}
+        found = [known.get((finding["subject"].get("node"), origin)) for origin in origins]
+        texts = [text for text in found if text]
+        if finding["subject"].get("node") == "taps":
+            texts = list(known.values())
+        if texts:
+            finding["cannot_show"] = " / ".join(dict.fromkeys(texts))
 
 
 def _rows(evidence: Evidence, sql: str) -> list[dict[str, Any]]:

@@ -1233,14 +1233,17 @@ CREATE TABLE capture (
   fragments INTEGER,         -- IP fragments: not analysed [count]
   undecoded INTEGER,         -- packets cut off in their headers, or whose lengths cannot be [count]
   other TEXT,                -- what the other packets are, with counts
+  apart_frames TEXT,         -- the first frames of RoCEv1, native InfiniBand, fragments and undecoded packets
   cut INTEGER,               -- packets kept only in part [count]
   seconds REAL,              -- from the first RoCE packet to the last [s]
   start REAL,                -- time of the first RoCE packet [s since 1970]
   dropped INTEGER,           -- packets that the capturing interface lost [count] (pcapng isb_ifdrop, isb_osdrop); NULL where the file does not say
   duplicates INTEGER,        -- packets that a mirror delivered twice, taken out [count]
-  possible_duplicates INTEGER, -- equal packets of senders that leave the IP ID constant, not taken out [count]
+  duplicate_frames TEXT,     -- the first frames of these
+  possible_duplicates INTEGER, -- equal packets of senders that leave the IP ID constant (or use IPv6), not taken out [count]
   icrc_good INTEGER,         -- packets whose ICRC is right [count]
   icrc_bad INTEGER,          -- packets whose ICRC is wrong [count]
+  icrc_never_good INTEGER,   -- those of them whose sender has no packet with a right one in this capture [count]
   icrc_unchecked INTEGER,    -- packets that are cut: their ICRC cannot be checked [count]
   icrc_bad_frames TEXT,      -- the first frames of these
   malformed INTEGER,         -- packets whose lengths contradict their headers [count]
@@ -1255,6 +1258,7 @@ CREATE TABLE capture (
   datagrams INTEGER,         -- UD packets [count]
   request_sports INTEGER,    -- different UDP source ports of streams of requests [count]
   partial TEXT,              -- what was left out; NULL when nothing was
+  cannot_show TEXT,          -- what no finding about this capture can tell: each says so
   origin TEXT,               -- path
   UNIQUE (node, file)
 );
@@ -1288,10 +1292,15 @@ CREATE TABLE flow (
   seconds REAL,              -- from its first request to its last [s]
   goodput_gbps REAL,         -- payload without repeats [Gb/s]
   throughput_gbps REAL,      -- payload with repeats [Gb/s]
+  messages_per_second REAL,  -- messages sent to their end [1/s]
   latencies INTEGER,         -- requests whose answer was found [count]
   ack_us_p50 REAL,           -- request to answer, median [us]
   ack_us_p99 REAL,           -- request to answer, 99th percentile [us]
   ack_us_max REAL,           -- request to answer, longest [us]
+  message_us_p50 REAL,       -- start of a message to its answer, median [us]
+  message_us_p99 REAL,       -- start of a message to its answer, 99th percentile [us]
+  message_us_max REAL,       -- start of a message to its answer, longest [us]
+  in_flight_most INTEGER,    -- most PSNs that were sent and not yet acknowledged [count]
   open_psns INTEGER,         -- PSNs that were not acknowledged when the capture ended [count]
   state TEXT,                -- idle, in progress, resending, waits for a receive, dead after a fatal NAK, retries exhausted, resends without end, RNR retries exhausted, RNR without end, no answer, READ unanswered, no credits (idle, or starved), unreliable, answers not in the capture
   silent_seconds REAL,       -- from its last packet to the end of the capture [s]
@@ -1325,8 +1334,8 @@ CREATE TABLE flow (
   last_credits INTEGER,      -- credits in the last AETH [count]; NULL unlimited
   pmtu INTEGER,              -- path MTU seen [bytes]
   timeout_seen_ms REAL,      -- time between sends of one request, median [ms]
-  timeout_code_seen INTEGER, -- the local ACK timeout nearest to it
-  retry_cnt_seen INTEGER,    -- resends before the requester gave up [count]
+  timeout_code_seen INTEGER, -- the local ACK timeout nearest to it; NULL where the requester may adapt it (mig)
+  retry_cnt_seen INTEGER,    -- resends before the requester gave up [count]; NULL where it may adapt them (mig)
   rnr_retry_seen INTEGER,    -- RNR resends before the requester gave up [count]
   rnr_timer_seen INTEGER,    -- code in the first RNR NAK
   rnr_timer_ms REAL,         -- its time [ms]
@@ -1370,6 +1379,7 @@ CREATE TABLE flow (
   other_dscp INTEGER,        -- packets with another DSCP [count]
   other_dscp_frame INTEGER,  -- the first one's frame
   other_mig INTEGER,         -- packets with another MigReq bit [count]
+  mig INTEGER,               -- MigReq bit of its first request: adapters set it, rdma_rxe does not
   frames TEXT,               -- first and last frame
   filter TEXT,               -- tshark display filter that shows it
   origin TEXT,               -- path
@@ -1428,7 +1438,7 @@ CREATE TABLE cm_handshake (
   node TEXT,                 -- node, or the file's name where none is given
   src TEXT,                  -- who asked
   dst TEXT,                  -- who was asked
-  state TEXT,                -- last message: REQ, REP, RTU, REJ, DREQ, DREP
+  state TEXT,                -- last message: REQ, MRA, REP, RTU, REJ (of the one asked), DREQ, DREP
   qpn INTEGER,               -- QP number of the one who asked
   peer_qpn INTEGER,          -- QP number of the one who was asked
   starting_psn INTEGER,      -- first PSN of the one who asked
@@ -1457,6 +1467,7 @@ CREATE TABLE flow_control (
   mac TEXT,                  -- MAC address of the sender
   kind TEXT,                 -- 'PFC' or 'global pause'
   frames INTEGER,            -- frames [count]
+  first_frames TEXT,         -- the first of them
   pauses INTEGER,            -- frames that stop something [count]
   resumes INTEGER,           -- frames that only release [count]
   priorities TEXT,           -- priorities named by PFC frames

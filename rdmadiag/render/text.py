@@ -202,6 +202,8 @@ def _symptom(
     causes = _roots([f for f in findings if f["kind"] == "cause" and first["rule"] in f["explains"]], findings)
     if not causes and not first["also_possible"]:
         yield "dim", "  ", "no cause of it is known or can be judged from what was given"
+    if not causes and "cannot_show" in first:
+        yield "dim", "  this capture cannot show: ", first["cannot_show"]
     for cause_group in _grouped(causes):
         if any(id(f) in told for f in cause_group):
             yield "dim", "  ", f"cause: {cause_group[0]['title']}  [{cause_group[0]['rule']}]: see above"
@@ -258,6 +260,8 @@ def _cause(
         yield "head", f"{deeper}settle it: ", first["settle"]
     for number, step in enumerate(first["fix"] if sure else first["fix"][:1], 1):
         yield "", f"{deeper}{'fix' if sure else 'fix, if so'} {number}. ", step
+    if "cannot_show" in first:
+        yield "dim", f"{deeper}this capture cannot show: ", first["cannot_show"]
     effects = [f for f in findings if f["kind"] == "cause" and first["rule"] in f["explained_by"] and id(f) not in told]
     for effect in _grouped(effects):
         told.update(id(f) for f in effect)

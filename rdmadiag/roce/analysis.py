@@ -14,6 +14,10 @@ from rdmadiag.roce.engine import Engine
 from rdmadiag.roce.pairing import Connection
 
 TABLES = ("capture", "flow", "flow_nak", "flow_resend", "cm_handshake", "flow_control")
+FRAMES = 3
+"""Frame numbers kept as examples of each thing."""
+APART = (columns.ROCE1, columns.NATIVE, columns.FRAGMENT, columns.CUT, columns.LENGTH, columns.TAGS)
+"""What packets are that are named and counted, and not analysed as RoCEv2."""
 Progress = Callable[[int, int], None]
 """Called with bytes of the file and packets read so far."""
 
@@ -45,6 +49,7 @@ def analyse(
     reasons = np.zeros(len(columns.REASONS), np.int64)
     totals = {"packets": 0, "cut": 0, "bytes": 0}
     pauses: dict[tuple[int, int], dict[str, Any]] = {}
+    apart: list[int] = []
     for chunk in reader.chunks():
         c = columns.decode(chunk)
         reasons += np.bincount(c.why, minlength=len(reasons))
@@ -52,6 +57,8 @@ def analyse(
         totals["cut"] += int((chunk.captured < chunk.length).sum())
         totals["bytes"] += int(chunk.length.sum())
         _paused(c, pauses)
+        if len(apart) < FRAMES:
+            apart += (np.nonzero(np.isin(c.why, APART))[0][:FRAMES] + chunk.frame).tolist()
         engine.take(c)
         if each is not None:
             each(c)
@@ -62,8 +69,11 @@ def analyse(
     result = Analysis(engine)
     result.until = reader.until
     result.partial = _partial(reader, engine, left_out)
+    capture_row = _capture(reader, engine, reasons, totals, result.partial)
+    capture_row["apart_frames"] = ", ".join(map(str, apart[:FRAMES])) or None
+    capture_row["cannot_show"] = cannot_show(capture_row, found)
     result.tables = {
-        "capture": [_capture(reader, engine, reasons, totals, result.partial)],
+        "capture": [capture_row],
         "flow": found,
         "flow_nak": naks,
         "flow_resend": resends,
@@ -129,9 +139,11 @@ def _capture(
         "start": engine.first_time / 1e9 if roce else None,
         "dropped": reader.dropped,
         "duplicates": engine.duplicates,
+        "duplicate_frames": ", ".join(map(str, engine.duplicate_frames)) or None,
         "possible_duplicates": engine.possible_duplicates,
         "icrc_good": engine.good_icrc,
         "icrc_bad": engine.bad_icrc,
+        "icrc_never_good": engine.never_good(),
         "icrc_unchecked": engine.unchecked_icrc,
         "icrc_bad_frames": ", ".join(map(str, engine.bad_frames[:3])) or None,
         "malformed": engine.malformed,
@@ -150,8 +162,28 @@ def _capture(
     }
 
 
+def cannot_show(row: dict[str, Any], found: list[dict[str, Any]]) -> str:
+    """Return what a capture cannot tell, from its row of table capture and its rows of table flow."""
+    said = ["whether what passed it arrived, where no answer tells"]
+    alone = sum(flow["answers_seen"] is None for flow in found)
+    lost = sum(flow["holes_capture_loss"] for flow in found)
+    if alone:
+        said.append(f"answers, latencies and NAKs of {alone} of {len(found)} flows (that direction is not in it)")
+    if row["cut"]:
+        said.append(f"content and ICRC of {row['cut']} packets (cut)")
+    if row["dropped"] or lost:
+        said.append(f"at least {max(row['dropped'] or 0, lost)} packets that it lost")
+    elif row["dropped"] is None:
+        said.append("whether it lost packets (the file does not say)")
+    if any("cm_frame" not in flow for flow in found):
+        said.append("timeouts and retry counts as they were set (no handshake is in it)")
+    if row["partial"]:
+        said.append("what it leaves out (PARTIAL)")
+    return "; ".join(said)
+
+
 def _paused(c: Columns, pauses: dict[tuple[int, int], dict[str, Any]]) -> None:
-    for time, mac, pfc, quanta in c.pauses:
+    for frame, time, mac, pfc, quanta in c.pauses:
         key = (mac, pfc)
         if key not in pauses and len(pauses) >= 4096:
             continue
@@ -160,9 +192,12 @@ def _paused(c: Columns, pauses: dict[tuple[int, int], dict[str, Any]]) -> None:
             {
                 "mac": ":".join(f"{mac:012x}"[n : n + 2] for n in range(0, 12, 2)), "kind": "PFC" if pfc else "global pause", "frames": 0,
                 "pauses": 0, "resumes": 0, "priorities": "", "first": time / 1e9, "last": time / 1e9,
+                "first_frames": "",
             },
         )  # fmt: skip
         entry["frames"] += 1
+        if entry["frames"] <= FRAMES:
+            entry["first_frames"] = ", ".join(filter(None, [entry["first_frames"], str(frame)]))
         entry["pauses"] += any(q > 0 for q in quanta)
         entry["resumes"] += any(q == 0 for q in quanta) and not any(q > 0 for q in quanta)
         entry["last"] = time / 1e9

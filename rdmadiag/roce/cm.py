@@ -29,6 +29,8 @@ MTUS = {1: 256, 2: 512, 3: 1024, 4: 2048, 5: 4096}
 MAD_BYTES = 256
 LIMIT = 1 << 14
 """Most handshakes kept."""
+COPY_NS = 1_000_000
+"""A REQ that comes again sooner is a copy of it [ns]."""
 REASONS = {
     1: "no QP available",
     2: "no EEC available",
@@ -126,7 +128,9 @@ class Connections:
         forth = (dst, src, message["local_comm_id"])
         if name == "REQ":
             if key in self.open:
-                self.open[key]["req_sent"] += 1
+                # A mirror's second copy is no second request: CM waits longer than that.
+                self.open[key]["req_sent"] += time - self.open[key]["req_last"] > COPY_NS
+                self.open[key]["req_last"] = time
                 return
             if len(self.all) >= LIMIT:
                 self.left_out += 1
@@ -137,6 +141,7 @@ class Connections:
                 "req": message,
                 "req_frame": frame,
                 "req_time": time,
+                "req_last": time,
                 "req_sent": 1,
                 "state": "REQ",
             }
@@ -148,8 +153,12 @@ class Connections:
             return
         if name == "REP" and "rep" not in entry_:
             entry_ |= {"rep": message, "rep_frame": frame, "rep_time": time, "state": "REP"}
+        elif name == "REJ" and src == entry_["src"]:
+            return  # it takes its own request back: nobody rejected it
         elif name == "REJ":
             entry_ |= {"rej": message, "rej_frame": frame, "state": "REJ", "rej_by": src}
+        elif name == "MRA" and entry_["state"] == "REQ" and src == entry_["dst"]:
+            entry_ |= {"mra_frame": frame, "state": name}  # it was heard; the answer takes longer
         elif name in ("RTU", "DREQ", "DREP") and entry_["state"] != "REJ":
             entry_ |= {f"{name.lower()}_frame": frame, "state": name}
 

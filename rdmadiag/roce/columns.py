@@ -14,7 +14,7 @@ from rdmadiag.explain.opcode import HEADER_BYTES
 from rdmadiag.roce import capture, headers, icrc
 from rdmadiag.roce.capture import Chunk
 
-ROCE2, ROCE1, NATIVE, NOT_IP, NOT_UDP, OTHER_PORT, FRAGMENT, CUT, LENGTH, TAGS, LINK, PAUSE, PFC = range(13)
+ROCE2, ROCE1, NATIVE, NOT_IP, NOT_UDP, OTHER_PORT, FRAGMENT, CUT, LENGTH, TAGS, LINK, PAUSE, PFC, TUNNEL = range(14)
 REASONS = (
     "RoCEv2",
     "RoCEv1",
@@ -29,8 +29,10 @@ REASONS = (
     "link type that is not read",
     "global pause frame",
     "PFC frame",
+    "in a tunnel that is not read",
 )
 _TAGS = 8
+_GRE, _VXLAN = 47, 4789
 
 
 @dataclass
@@ -79,8 +81,8 @@ class Columns:
     data: np.ndarray
     smac: np.ndarray
     """Source MAC address as an integer, 0 where the link has none."""
-    pauses: list[tuple[int, int, int, tuple[int, ...]]] = field(default_factory=list)
-    """PFC and pause frames: time [ns], source MAC, 1 for PFC, quanta by priority (one value for a global pause)."""
+    pauses: list[tuple[int, int, int, int, tuple[int, ...]]] = field(default_factory=list)
+    """PFC and pause frames: frame number, time [ns], source MAC, 1 for PFC, quanta by priority (one value for a global pause)."""
 
     def __len__(self) -> int:
         return len(self.frame)
@@ -123,8 +125,8 @@ def _number(raw: np.ndarray, at: int, size: int) -> np.ndarray:
     return value
 
 
-def decode(chunk: Chunk) -> Columns:
-    """Decode a chunk; never raises, whatever the packets hold."""
+def decode(chunk: Chunk, inside: bool = False) -> Columns:
+    """Decode a chunk; never raises, whatever the packets hold. Of a mirror's tunnel (ERSPAN, GRE, VXLAN) the packet in it is taken."""
     why, l3, version_at = _link(chunk)
     data, limit = chunk.data, chunk.start + chunk.captured
     bth = np.zeros(len(why), np.int64)
@@ -142,8 +144,32 @@ def decode(chunk: Chunk) -> Columns:
     _ipv4(chunk, four, why, l3, l4, end, limit)
     _ipv6(data, six, why, l3, l4, end, limit)
     _udp(data, np.nonzero(why == ROCE2)[0], why, l4, bth, end, limit)
+    if (why == TUNNEL).any() and not inside:
+        return decode(_taken_out(chunk, np.nonzero(why == TUNNEL)[0], l4), inside=True)
     rows = np.nonzero(why <= ROCE1)[0]
     return _columns(chunk, why, rows, l3[rows], l4[rows], bth[rows], end[rows], version[rows], version_at)
+
+
+def _taken_out(chunk: Chunk, rows: np.ndarray, l4: np.ndarray) -> Chunk:
+    # The chunk with packets in tunnels that hold an Ethernet frame starting there. RFC 2784, 2890, 7348; draft-foschiano-erspan-03.
+    raw = _window(chunk.data, 20)[l4[rows]]
+    flags, kind = _number(raw, 0, 2), _number(raw, 2, 2)
+    head = 4 + 4 * ((flags >> 15 & 1) + (flags >> 13 & 1) + (flags >> 12 & 1))
+    erspan2 = np.where(flags >> 12 & 1, 8, 0)  # without a sequence number it is type I, which has no header
+    last = chunk.data[l4[rows] + head + 11]
+    inner = l4[rows] + np.select(
+        [raw[:, 2].astype(np.int64) << 8 | raw[:, 3] == _VXLAN, kind == 0x6558, kind == 0x88BE, kind == 0x22EB],
+        [16, head, head + erspan2, head + 12 + 8 * (last & 1)],
+        1 << 20,
+    )
+    whole = inner + 14 <= chunk.start[rows] + chunk.captured[rows]
+    rows, inner = rows[whole], inner[whole]
+    start, captured, length, link = (part.copy() for part in (chunk.start, chunk.captured, chunk.length, chunk.link))
+    skipped = inner - start[rows]
+    start[rows], link[rows] = inner, capture.ETHERNET
+    captured[rows] -= skipped
+    length[rows] -= skipped
+    return chunk._replace(start=start, captured=captured, length=length, link=link)
 
 
 def _link(chunk: Chunk) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -165,7 +191,7 @@ def _link(chunk: Chunk) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
             if link == capture.ETHERNET:
                 mac[rows] = start[rows] + 6
             why[rows], l3[rows] = _ethertype(data, start[rows] + head, start[rows] + at, limit[rows])
-    short = (l3 > limit) & (why < NATIVE)
+    short = (l3 > limit) & ((why < NATIVE) | (why == NOT_IP) | (why == TAGS))
     why[short] = CUT
     return why, l3, mac
 
@@ -219,7 +245,11 @@ def _ipv4(
     fragment = _number(raw, 6, 2) & 0x3FFF
     l4[rows], end[rows] = at + head, at + total
     bad = (head < 20) | (total < head)
-    kind = np.select([why[rows] == CUT, bad, fragment != 0, raw[:, 9] != 17], [CUT, LENGTH, FRAGMENT, NOT_UDP], ROCE2)
+    kind = np.select(
+        [why[rows] == CUT, bad, fragment != 0, raw[:, 9] == _GRE, raw[:, 9] != 17],
+        [CUT, LENGTH, FRAGMENT, TUNNEL, NOT_UDP],
+        ROCE2,
+    )
     why[rows] = kind
 
 
@@ -267,7 +297,9 @@ def _udp(
     lies = (at + size > end[rows]) | (size < 8 + 12 + 4)
     end[rows] = np.where(lies, end[rows], at + size)
     why[rows] = np.select(
-        [~there, port != headers.UDP_PORT, lies, at + 20 > limit[rows]], [CUT, OTHER_PORT, LENGTH, CUT], ROCE2
+        [~there, port == _VXLAN, port != headers.UDP_PORT, lies, at + 20 > limit[rows]],
+        [CUT, TUNNEL, OTHER_PORT, LENGTH, CUT],
+        ROCE2,
     )
 
 
@@ -315,7 +347,7 @@ def _columns(
     )  # fmt: skip
 
 
-def _pauses(chunk: Chunk, why: np.ndarray, mac_at: np.ndarray) -> list[tuple[int, int, int, tuple[int, ...]]]:
+def _pauses(chunk: Chunk, why: np.ndarray, mac_at: np.ndarray) -> list[tuple[int, int, int, int, tuple[int, ...]]]:
     rows = np.nonzero((why == PAUSE) | (why == PFC))[0]
     found = []
     for row in rows.tolist():
@@ -331,7 +363,7 @@ def _pauses(chunk: Chunk, why: np.ndarray, mac_at: np.ndarray) -> list[tuple[int
                 int.from_bytes(frame[at + 4 + 2 * n : at + 6 + 2 * n], "big") if enabled >> n & 1 else -1
                 for n in range(8)
             )
-        found.append((int(chunk.time[row]), mac, int(why[row] == PFC), quanta))
+        found.append((row + chunk.frame, int(chunk.time[row]), mac, int(why[row] == PFC), quanta))
     return found
 
 

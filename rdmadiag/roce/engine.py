@@ -15,6 +15,10 @@ from rdmadiag.roce.streams import Segments, Streams
 
 DUPLICATE_NS = 200_000
 """The same packet seen again within this time was mirrored twice [ns]."""
+MIRRORED, MIRRORED_NS = 0.45, 10_000_000
+"""Where so large a share of a sender's packets comes twice within this time [ns], they are mirrored, whatever its IP ID says."""
+SENDERS = 1 << 12
+"""Most senders of packets with a wrong ICRC that are told apart."""
 
 
 class Engine:
@@ -26,12 +30,14 @@ class Engine:
         self.series = Series()
         self.psn = Psn(self.streams, self.series)
         self.duplicates = 0
+        self.duplicate_frames: list[int] = []
         self.possible_duplicates = 0
         self.roce1 = 0
         self.bad_icrc = 0
         self.good_icrc = 0
         self.unchecked_icrc = 0
         self.bad_frames: list[int] = []
+        self._bad_from: dict[tuple[int, int], int] = {}
         self.malformed = 0
         self.malformed_frames: list[int] = []
         self.unknown_opcodes: dict[int, list[int]] = {}
@@ -95,8 +101,21 @@ class Engine:
         self.unchecked_icrc += int(counts[0])
         self.good_icrc += int(counts[1])
         self.bad_icrc += int(counts[2])
-        if counts[2] and len(self.bad_frames) < 8:
-            self.bad_frames += c.frame[state == icrc.BAD][: 8 - len(self.bad_frames)].tolist()
+        if not counts[2]:
+            return
+        bad = state == icrc.BAD
+        if len(self.bad_frames) < 8:
+            self.bad_frames += c.frame[bad][: 8 - len(self.bad_frames)].tolist()
+        senders, times = np.unique(c.src[bad], axis=0, return_counts=True)
+        for sender, count in zip(map(tuple, senders.tolist()), times.tolist(), strict=True):
+            if sender in self._bad_from or len(self._bad_from) < SENDERS:
+                self._bad_from[sender] = self._bad_from.get(sender, 0) + count
+
+    def never_good(self) -> int:
+        """Return how many of the packets with a wrong ICRC are of senders of which none has a right one."""
+        t = self.streams.t[: self.streams.count]
+        good = {tuple(src) for src in np.unique(t["src"][t["icrc_good"] > 0], axis=0).tolist()}
+        return sum(count for sender, count in self._bad_from.items() if sender not in good)
 
     def _odd_headers(self, c: Columns, usable: np.ndarray) -> None:
         wrong = usable & (c.payload < 0) & headers.LAID_OUT[c.opcode]
@@ -114,7 +133,8 @@ class Engine:
 
     def _fresh(self, c: Columns) -> np.ndarray:
         # False for packets that a mirror delivered twice: the same IP ID and bytes within DUPLICATE_NS. TTL, TOS and checksums may
-        # differ between two taps. A sender that leaves the IP ID constant repeats itself with the same bytes: those only count as possible.
+        # differ between two taps. A sender that leaves the IP ID constant, as all do with IPv6, repeats itself with the same
+        # bytes: those only count as possible, unless nearly each of its packets comes twice.
         window = np.lib.stride_tricks.sliding_window_view(c.data, 32)[c.bth].view("<u8")
         mixed = self.streams.mixed(
             c.src[:, 1],
@@ -131,23 +151,31 @@ class Engine:
         times = np.concatenate([self._hash_times, c.time])
         ids = np.concatenate([self._hash_ids, c.ip_id])
         order = np.argsort(hashes, kind="stable")
-        same = np.zeros(len(order), bool)
-        same[1:] = (hashes[order][1:] == hashes[order][:-1]) & (np.abs(np.diff(times[order])) < DUPLICATE_NS)
-        twice = np.zeros(len(order), bool)
-        twice[order] = same
+        alike = hashes[order][1:] == hashes[order][:-1]
+        apart = np.abs(np.diff(times[order]))
         old = len(self._hashes)
         tail = slice(max(0, len(hashes) - 4096), None)
         self._hashes, self._hash_times, self._hash_ids = hashes[tail], times[tail], ids[tail]
-        twice = twice[old:]
-        if twice.any():
-            sender = self.streams.mixed(c.src[:, 0], c.src[:, 1])
-            for one in np.unique(sender[twice]).tolist():
-                mine = sender == np.uint64(one)
-                seen = np.unique(c.ip_id[mine])
-                if len(seen) < 2 or len(seen) < 0.3 * (mine & ~twice).sum():
-                    self.possible_duplicates += int((twice & mine).sum())
-                    twice &= ~mine
-            self.duplicates += int(twice.sum())
+
+        def again(within: int) -> np.ndarray:
+            found = np.zeros(len(order), bool)
+            found[order[1:]] = alike & (apart < within)
+            return found[old:]
+
+        twice, mirrored = again(DUPLICATE_NS), again(MIRRORED_NS)
+        if not mirrored.any():
+            return ~twice
+        sender = self.streams.mixed(c.src[:, 0], c.src[:, 1])
+        for one in np.unique(sender[mirrored]).tolist():
+            mine = sender == np.uint64(one)
+            seen = np.unique(c.ip_id[mine])
+            if mine.sum() >= 8 and (mirrored & mine).sum() >= MIRRORED * mine.sum():
+                twice |= mirrored & mine
+            elif len(seen) < 2 or len(seen) < 0.3 * (mine & ~twice).sum():
+                self.possible_duplicates += int((twice & mine).sum())
+                twice &= ~mine
+        self.duplicates += int(twice.sum())
+        self.duplicate_frames = (self.duplicate_frames + c.frame[twice][:3].tolist())[:3]
         return ~twice
 
     def _totals(self, c: Columns, s: Segments, state: np.ndarray) -> None:

@@ -18,6 +18,8 @@ NAKS = 32
 HOLES = 256
 REORDER_NS = 1_000_000
 """A hole that is filled sooner than this, without a NAK, is reordering [ns]; a timeout takes longer."""
+REACTION_NS = 50_000_000
+"""A requester goes back after a NAK within this time [ns], also an emulated one."""
 TIMEOUT_NS = 20_000
 """A resend sooner than this after the last one cannot be a timeout [ns]: code 1 is 8 us, and no device waits as short."""
 
@@ -79,6 +81,12 @@ class Cause:
         if len(self.frames) < FRAMES:
             self.frames.append(frame)
 
+    def take_back(self, packets: int, payload: int) -> None:
+        """Count one episode less."""
+        self.episodes -= 1
+        self.packets -= packets
+        self.payload -= payload
+
 
 class Track:
     """The odd events of one stream of requests, in time order."""
@@ -109,6 +117,10 @@ class Track:
         self.never_sent: list[int] = []
         self.below_window: list[int] = []
         self.changed: list[int] = []
+        self.late: tuple[Run, Nak] | None = None
+        """The run that filled a hole last, and the NAK before it, where it is no more than what was missing."""
+        self.ahead: deque[tuple[int, int]] = deque(maxlen=16)
+        """From when to when a hole was open [ns]: what was sent then is dropped by a receiver that takes no other order."""
         self.located: dict[str, int] = {}
 
     def hole(self, hole: Hole) -> None:
@@ -152,17 +164,36 @@ class Track:
         nak = next((n for n in reversed(self.recent) if run.start <= n.un < run.end or n.un == run.start), None)
         if nak is not None and (nak.time < run.sent_before or nak.order > run.order):
             nak = None
+        # What follows a refused message is out of sequence: nothing was lost.
+        if nak is not None and nak.syndrome == 0x60:
+            refused = next(
+                (n for n in self.recent if n.syndrome >> 5 == 1 and n.un == nak.un and n.order < nak.order), nak
+            )
+            if refused is not nak:
+                self.recent.remove(nak)
+                nak = refused
         fills_all = filled and run.start >= filled[0].start and run.end <= filled[-1].end
         if fills_all and nak is None and run.time - filled[0].time < REORDER_NS:
             for hole in filled:
                 self._fill(hole, run, "reordered")
             return "reordered"
+        if not filled and self._answers_the_nak_of_a_late_packet(run):
+            return self.last_cause
         for hole in filled:
             self._fill(hole, run, "lost_before_tap")
+            self.ahead.append((hole.time, run.time))
         cause = self._cause(run, nak, bool(filled))
+        stale = next((n for n in self.recent if n.un == run.start and n.syndrome == 0x60), None)
+        if cause == "answer_lost" and stale is not None and 0 < run.time - stale.time < REACTION_NS:
+            cause = "after_nak"  # it goes back a second time, for a NAK that what came since has made void
+            self.recent.remove(stale)
+        else:
+            stale = None
         self.last_cause = cause
+        self.late = (run, nak) if fills_all and nak is not None and cause == "after_nak" else None
         self.resends.setdefault(cause, Cause()).add(run.packets, run.payload, run.frame)
-        place = self._place(cause, bool(filled), run)
+        dropped_as_ahead = any(start <= run.sent_before <= end for start, end in self.ahead)
+        place = "nowhere" if stale or (dropped_as_ahead and not filled) else self._place(cause, bool(filled), run)
         self.located[place] = self.located.get(place, 0) + 1
         self._series(run)
         if nak is not None and cause in ("after_nak", "after_rnr"):
@@ -173,6 +204,20 @@ class Track:
                 self.rnr_waits.append((nak.syndrome & 31, wait))
             self.recent.remove(nak)
         return cause
+
+    def _answers_the_nak_of_a_late_packet(self, run: Run) -> bool:
+        # A hole was filled behind its NAK, as by a resend; but that PSN comes again at once: the first of the two was late, not lost.
+        if self.late is None or run.start != self.late[0].start or run.time - self.late[1].time > REACTION_NS:
+            return False
+        first, _ = self.late
+        self.late = None
+        self.resends["after_nak"].take_back(first.packets, first.payload)
+        self.resends["after_nak"].add(run.packets, run.payload, run.frame)
+        self.holes["lost_before_tap"].take_back(first.end - first.start, 0)
+        self._hole(Hole(first.start, first.end, first.time, first.frame), "reordered")
+        self.located["request_before_tap"] -= 1
+        self.last_cause = "after_nak"
+        return True
 
     def _cause(self, run: Run, nak: Nak | None, filled: bool) -> str:
         if self.fatal is not None and run.order > self.fatal.order:

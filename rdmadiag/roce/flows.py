@@ -58,7 +58,7 @@ def flows(engine: Engine) -> tuple[list[dict[str, Any]], list[dict[str, Any]], l
 class _Context:
     def __init__(self, engine: Engine, t: np.ndarray) -> None:
         self.engine, self.t = engine, t
-        self.latency = engine.series.latency()
+        self.latency, self.completion = engine.series.answers.summary(), engine.series.messages.summary()
         self.start, self.end = engine.first_time, engine.last_time
         self.notices = {
             (bytes(t["src"][n].tobytes()), bytes(t["dst"][n].tobytes()), int(t["destqp"][n])): int(n)
@@ -98,13 +98,17 @@ class _Context:
         if seconds > 0 and e["packets"] > 1:
             row["goodput_gbps"] = int(e["fresh_payload"]) * 8e-9 / seconds
             row["throughput_gbps"] = int(e["payload"]) * 8e-9 / seconds
+            row["messages_per_second"] = int(e["messages"]) / seconds
         if number in self.latency:
             count, median, p99, most = self.latency[number]
             row |= {"latencies": count, "ack_us_p50": median / 1e3, "ack_us_p99": p99 / 1e3, "ack_us_max": most / 1e3}
+        if number in self.completion:
+            _, median, p99, most = self.completion[number]
+            row |= {"message_us_p50": median / 1e3, "message_us_p99": p99 / 1e3, "message_us_max": most / 1e3}
         row["open_psns"] = int(e["expected"] - e["acked"]) if answers is not None else None
         row["pmtu"] = int(e["pmtu"] or (answers["pmtu"] if answers is not None else 0)) or None
         if answers is not None:
-            row["acks"] = int(answers["acks"])
+            row["acks"], row["in_flight_most"] = int(answers["acks"]), int(e["in_flight"])
             row["ackreq_per_packet"] = int(e["ackreq"]) / int(e["packets"])
             row["response_holes"] = int(answers["response_holes"])
             row["response_hole_frame"] = int(answers["response_hole_frame"]) or None
@@ -145,7 +149,7 @@ class _Context:
         row["other_sports"] = int(e["other_sport"])
         row["sport"] = int(e["sport"])
         row["dscp"] = int(e["dscp"])
-        row["pkey"] = int(e["pkey"])
+        row["pkey"], row["mig"] = int(e["pkey"]), int(e["mig"])
         row["answer_dscp"] = int(answers["dscp"]) if answers is not None else None
 
     def _congestion(self, row: dict[str, Any], number: int, e: Any, answers: Any) -> None:
@@ -220,6 +224,8 @@ class _Context:
             return "no credits" if starved else "idle", silent / 1e9, sends, None, None
         waits = [spacing for spacing in (track.spacings if track else []) if spacing > 0]
         long = silent > max(SILENCE_NS, SILENCE_TIMES * max(waits, default=0))
+        if track is not None and track.rnr_count > 7 and int(e["acked"]) <= track.rnr_start:
+            return "RNR without end", silent / 1e9, sends, None, None
         if (
             track is not None
             and track.recent
@@ -230,12 +236,11 @@ class _Context:
             if silent > max(SILENCE_NS, SILENCE_TIMES * wait):
                 return "RNR retries exhausted", silent / 1e9, sends, None, track.rnr_count - 1
             return "waits for a receive", silent / 1e9, sends, None, None
-        if track is not None and track.most_rnr > 7:
-            return "RNR without end", silent / 1e9, sends, None, None
-        if track is not None and track.timeouts >= ENDLESS - 1:
+        if track is not None and track.timeouts >= ENDLESS - 1 and not e["mig"]:
             return "resends without end", silent / 1e9, sends, None, None
         if track is not None and track.timeouts >= 2 and long:
-            return "retries exhausted", silent / 1e9, sends, track.timeouts, None
+            # An adapter that adapts its timers (ConnectX) may resend more often than retry_cnt says.
+            return "retries exhausted", silent / 1e9, sends, None if e["mig"] else track.timeouts, None
         if track is not None and track.timeouts >= 1 and not long:
             return "resending", silent / 1e9, sends, None, None
         if long and headers.IS_READ[e["last_opcode"]]:
@@ -246,7 +251,8 @@ class _Context:
         waits = [w for w in (track.spacings if track else []) if w >= 8_000]
         if track is not None and track.timeouts >= 2 and len(waits) >= 2:
             row["timeout_seen_ms"] = statistics.median(waits) / 1e6
-            row["timeout_code_seen"] = ack_timeout.code_for(statistics.median(waits) / 1e9)
+            if not row["mig"]:  # adapters may adapt their timers: what is seen is not what was set
+                row["timeout_code_seen"] = ack_timeout.code_for(statistics.median(waits) / 1e9)
         if track is not None and track.rnr_waits:
             code, wait = track.rnr_waits[0]
             row["rnr_timer_seen"], row["rnr_wait_ms"] = code, wait / 1e6
@@ -316,7 +322,7 @@ class _Context:
     def resends(row: dict[str, Any], track: Track) -> list[dict[str, Any]]:
         found = []
         for what, causes in (("resend", track.resends), ("hole", track.holes)):
-            for name, cause in causes.items():
+            for name, cause in [(name, cause) for name, cause in causes.items() if cause.episodes]:
                 frames = ", ".join(map(str, cause.frames))
                 found.append(
                     {

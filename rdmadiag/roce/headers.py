@@ -41,8 +41,8 @@ KNOWN = np.array([entry["operation"] is not None for entry in _ALL])
 """Opcodes that are defined, CNP among them."""
 LAID_OUT = KNOWN & (np.arange(256) & 0xE0 != 0x40)
 """Those whose headers are known to be as here: the RD opcodes are DC's on today's wires."""
-RESERVED = ~KNOWN & (np.arange(256) & 0xE0 != 0xE0)
-"""Opcodes that no packet may carry; vendors' own (0xe0) are none of them."""
+RESERVED = ~KNOWN & (np.arange(256) < 0xC0)
+"""Opcodes that no packet may carry; manufacturers' own (0xc0 and above) are none of them."""
 HEADER_BYTES = np.array([BTH_BYTES + sum(opcode.HEADER_BYTES[name] for name in names) for names in _HEADERS], np.int16)
 """BTH and extension headers [bytes]."""
 NAMES = tuple(str(entry["name"]) for entry in _ALL)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rdmadiag.roce import headers, legality, pairing
+from rdmadiag.roce import headers, legality, pairing, progress
 from rdmadiag.roce.columns import Columns
 from rdmadiag.roce.events import Hole, Nak, Run, Track
 from rdmadiag.roce.headers import REQUEST, RESPONSE
@@ -58,6 +58,8 @@ class Psn:
         self.pairs.vote(c, s, answer, table, self.order)
         self._acks, self._acked_first = (np.empty(0, np.int64),) * 3, {}
         answered = self._answers(c, s, answer, table) if len(answer) else []
+        if sent is not None:
+            progress.in_flight(t, sent, *self._acks, self._acked_first)
         self._odd(c, table, sent, answered)
         self._carry_on(table)
         self.order += len(c)
@@ -159,6 +161,7 @@ class Psn:
         sent = {
             "stream": stream, "un": un, "end": end, "psn": c.psn[o], "time": c.time[o], "frame": c.frame[o], "opcode": opcode,
             "payload": payload, "order": self.order + o, "due": due, "first": first, "new": new, "va": va[o], "rkey": rkey[o],
+            "began": progress.began(t, c.time[o], stream, opcode, starts, new),
             "size": size[o], "ackreq": c.ackreq[o], "row": o, "gap": (un > due) & ~unknown,
         }  # fmt: skip
         legality.judge(c, sent, starts, t)
@@ -166,7 +169,21 @@ class Psn:
 
     def _joined(self, sent: dict[str, np.ndarray] | None) -> dict[str, np.ndarray] | None:
         # The requests of this chunk and the last ones of the chunk before, with a key to find the last send of a PSN by.
-        names = ("stream", "un", "end", "psn", "time", "frame", "opcode", "payload", "order", "va", "rkey", "size")
+        names = (
+            "stream",
+            "un",
+            "end",
+            "psn",
+            "time",
+            "frame",
+            "opcode",
+            "payload",
+            "order",
+            "va",
+            "rkey",
+            "size",
+            "began",
+        )
         parts = [part for part in (self.carry, sent) if part is not None]
         if not parts:
             return None
@@ -223,7 +240,10 @@ class Psn:
             # The packet that ends the request's answer: an ACK, or the last one of a READ.
             ends = ~headers.FIRST[c.opcode[o[rows]]] & ~headers.MIDDLE[c.opcode[o[rows]]]
             good = (found >= 0) & once & ends
-            self.series.latencies(asked[rows][good], c.time[o[rows]][good] - table["time"][found[good]])
+            request, when = found[good], c.time[o[rows]][good]
+            self.series.answers.add(asked[rows][good], when - table["time"][request])
+            whole = headers.ENDS_MESSAGE[table["opcode"][request]] & (table["began"][request] >= 0)
+            self.series.messages.add(asked[rows][good][whole], (when - table["began"][request])[whole])
         found_naks: list[tuple[int, Nak]] = []
         odd = np.nonzero(~positive)[0]
         if len(odd) > ODD:

@@ -13,17 +13,55 @@ BINS = 1 << 17
 NOTICES = 1 << 16
 
 
+class Times:
+    """Times of one kind [ns], by stream."""
+
+    def __init__(self) -> None:
+        self._stream = np.empty(0, np.int32)
+        self._ns = np.empty(0, np.int64)
+        self._step = 1
+        self._most: dict[int, int] = {}
+
+    def add(self, stream: np.ndarray, ns: np.ndarray) -> None:
+        """Add times."""
+        if not len(stream):
+            return
+        order = np.argsort(stream, kind="stable")
+        ids, starts = np.unique(stream[order], return_index=True)
+        for one, most in zip(ids.tolist(), np.maximum.reduceat(ns[order], starts).tolist(), strict=True):
+            if most > self._most.get(one, -1):
+                self._most[one] = most
+        self._stream = np.concatenate([self._stream, stream[:: self._step].astype(np.int32)])
+        self._ns = np.concatenate([self._ns, ns[:: self._step]])
+        while len(self._ns) > SAMPLES:
+            self._step *= 2
+            self._stream, self._ns = self._stream[::2].copy(), self._ns[::2].copy()
+
+    def summary(self) -> dict[int, tuple[int, float, float, int]]:
+        """Return count of samples, median, 99th percentile and maximum [ns] of every stream that has some."""
+        order = np.lexsort((self._ns, self._stream))
+        stream, ns = self._stream[order], self._ns[order]
+        ids, starts, counts = np.unique(stream, return_index=True, return_counts=True)
+        found = {}
+        for one, start, count in zip(ids.tolist(), starts.tolist(), counts.tolist(), strict=True):
+            mine = ns[start : start + count]
+            found[one] = (
+                count * self._step, float(mine[count // 2]), float(mine[min(count - 1, int(count * 0.99))]), self._most.get(one, 0),
+            )  # fmt: skip
+        return found
+
+
 class Series:
-    """Samples by stream. `bin_ns` is the length of an interval [ns]."""
+    """What comes over time, by stream: `answers` from a request to its answer, `messages` from the start of a message to its answer.
+
+    `bin_ns` is the length of an interval [ns].
+    """
 
     def __init__(self) -> None:
         self.bin_ns = 1_000_000
         self.bins = np.zeros((0, 4), np.int64)
         """Stream, interval number, payload [bytes], packets."""
-        self.latency_stream = np.empty(0, np.int32)
-        self.latency_ns = np.empty(0, np.int64)
-        self.latency_step = 1
-        self.latency_max: dict[int, int] = {}
+        self.answers, self.messages = Times(), Times()
         self.notice_stream = np.empty(0, np.int32)
         self.notice_time = np.empty(0, np.int64)
         self.notice_frame = np.empty(0, np.int64)
@@ -56,21 +94,6 @@ class Series:
             return rows
         return np.concatenate([rows[starts, :2], np.add.reduceat(rows[:, 2:], starts, axis=0)], axis=1)
 
-    def latencies(self, stream: np.ndarray, ns: np.ndarray) -> None:
-        """Add times from a request to its answer [ns]."""
-        if not len(stream):
-            return
-        order = np.argsort(stream, kind="stable")
-        ids, starts = np.unique(stream[order], return_index=True)
-        for one, most in zip(ids.tolist(), np.maximum.reduceat(ns[order], starts).tolist(), strict=True):
-            if most > self.latency_max.get(one, -1):
-                self.latency_max[one] = most
-        self.latency_stream = np.concatenate([self.latency_stream, stream[:: self.latency_step].astype(np.int32)])
-        self.latency_ns = np.concatenate([self.latency_ns, ns[:: self.latency_step]])
-        while len(self.latency_ns) > SAMPLES:
-            self.latency_step *= 2
-            self.latency_stream, self.latency_ns = self.latency_stream[::2].copy(), self.latency_ns[::2].copy()
-
     def notices(self, stream: np.ndarray, time: np.ndarray, frame: np.ndarray) -> None:
         """Add CNPs."""
         room = NOTICES - len(self.notice_time)
@@ -78,17 +101,3 @@ class Series:
         self.notice_stream = np.concatenate([self.notice_stream, stream[:room].astype(np.int32)])
         self.notice_time = np.concatenate([self.notice_time, time[:room]])
         self.notice_frame = np.concatenate([self.notice_frame, frame[:room]])
-
-    def latency(self) -> dict[int, tuple[int, float, float, int]]:
-        """Return count of samples, median, 99th percentile and maximum [ns] of every stream that has some."""
-        order = np.lexsort((self.latency_ns, self.latency_stream))
-        stream, ns = self.latency_stream[order], self.latency_ns[order]
-        ids, starts, counts = np.unique(stream, return_index=True, return_counts=True)
-        found = {}
-        for one, start, count in zip(ids.tolist(), starts.tolist(), counts.tolist(), strict=True):
-            mine = ns[start : start + count]
-            found[one] = (
-                count * self.latency_step, float(mine[count // 2]), float(mine[min(count - 1, int(count * 0.99))]),
-                self.latency_max.get(one, 0),
-            )  # fmt: skip
-        return found

@@ -40,4 +40,16 @@ def rows(found: Any, path: str) -> Iterable[Row | Gap]:
     items: list[Row | Gap] = [Row(table, values, path) for table, many in found.tables.items() for values in many]
     how = "capture again, or give a smaller part: editcap -A/-B, tcpdump -r FILE -w PART udp port 4791"
     items += [Gap(TABLES[1:-3], reason, "truncated", how, path) for reason in found.partial]
+    (capture_row,) = found.tables["capture"]
+    if not capture_row["roce2"] and not capture_row["roce1"]:
+        reason = f"no RoCE packet is in it ({capture_row['other'] or 'it holds no packet'})"
+        items.append(
+            Gap(
+                TABLES[1:-3],
+                reason,
+                "unreadable",
+                "capture where RoCE passes: tcpdump -s 0 -w FILE udp port 4791",
+                path,
+            )
+        )
     return items

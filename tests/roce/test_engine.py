@@ -138,6 +138,64 @@ def test_packets_that_overtake_each_other_are_no_loss() -> None:
     assert odd(flow) == {"holes_reordered": 1} and flow["state"] == "idle"
 
 
+def test_a_packet_that_is_late_behind_its_nak_was_not_lost_and_neither_were_those_dropped_for_it() -> None:
+    frames = clean(100, 110) + [
+        (200 * US, write(111)),  # 110 is overtaken
+        (203 * US, ack(110, 0x60)),
+        (205 * US, write(110)),
+        (206 * US, ack(110)),
+        (207 * US, write(112)),
+        (210 * US, ack(111, 0x60, ip_id=1)),  # 111 was dropped, as it was ahead
+        (230 * US, write(110, sent=2)),  # for the first NAK
+        (231 * US, write(111, sent=2)),
+        (232 * US, write(112, sent=2)),
+        (240 * US, ack(112)),
+        (250 * US, write(111, sent=3)),  # for the second
+        (251 * US, write(112, sent=3)),
+        (260 * US, ack(112, ip_id=2)),
+    ]
+    flow = only(frames)
+    assert odd(flow) == {
+        "resends": 2,
+        "resent_packets": 5,
+        "resends_after_nak": 2,
+        "holes_reordered": 1,
+        "nak_sequence": 2,
+    }
+
+
+def test_what_follows_a_message_without_a_receive_is_not_lost_when_a_nak_asks_for_it() -> None:
+    def send(psn: int, sent: int = 0) -> bytes:
+        return frame(bth(0x04, QP, psn, 1) + bytes(8), A, B, ip_id=psn + 1000 * sent)
+
+    frames = [
+        (0, send(1)),
+        (5 * US, ack(1, 0x2C)),
+        (6 * US, send(2)),
+        (9 * US, ack(1, 0x60, ip_id=1)),
+        (700 * US, send(1, 2)),
+        (701 * US, send(2, 2)),
+        (710 * US, ack(2)),
+    ]
+    flow = only(frames)
+    assert odd(flow) == {
+        "resends": 1,
+        "resent_packets": 2,
+        "resends_after_rnr": 1,
+        "nak_sequence": 1,
+        "rnr_naks": 1,
+    }
+
+
+def test_a_mirror_that_takes_its_time_is_one_and_a_resend_is_none() -> None:
+    twice = [(t + k * 3 * MS, f) for t, f in clean(100, 200) for k in (0, 1)]
+    assert looked(twice).tables["capture"][0]["duplicates"] == 200
+    resent = clean(100, 200) + [(1 * MS + n * US, write(150 + n, sent=2)) for n in range(50)]
+    found = looked(resent)
+    assert found.tables["capture"][0]["duplicates"] == 0
+    assert found.tables["flow"][0]["resent_packets"] == 50
+
+
 def test_what_the_capture_lost_is_no_loss_on_the_wire() -> None:
     frames = [f for f in clean(100, 200) if f[1] not in (write(150), write(151))]
     flow = only(frames)
@@ -368,12 +426,41 @@ def test_a_rejected_handshake_names_its_reason() -> None:
     assert (row["state"], row["rej_reason"], row["rej_meaning"]) == ("REJ", 8, "invalid service id")
 
 
+def test_a_requester_that_takes_its_request_back_was_not_rejected() -> None:
+    rej = (5).to_bytes(4, "big") + (0).to_bytes(4, "big") + b"\0\0" + (4).to_bytes(2, "big")
+    asked = [(n * 4000 * MS, cm(A, B, 0x10, req(PEER, 100, 5))) for n in range(3)]
+    (row,) = looked([*asked, (9000 * MS, cm(A, B, 0x12, rej))]).tables["cm_handshake"]
+    assert (row["state"], row["req_sent"], row["rej_frame"]) == ("REQ", 3, None)
+
+
+def test_a_request_that_is_being_worked_on_is_answered() -> None:
+    mra = (9).to_bytes(4, "big") + (5).to_bytes(4, "big") + bytes(8)
+    asked = [(n * 4000 * MS, cm(A, B, 0x10, req(PEER, 100, 5))) for n in range(2)]
+    (row,) = looked([*asked, (4001 * MS, cm(B, A, 0x11, mra))]).tables["cm_handshake"]
+    assert (row["state"], row["req_sent"]) == ("MRA", 2)
+
+
+def test_how_long_messages_took_and_how_much_was_in_flight() -> None:
+    frames = []
+    for n in range(4):
+        parts = ((0x06, reth(0, 7, 600) + bytes(256)), (0x07, bytes(256)), (0x08, bytes(88)))
+        for k, (opcode, body) in enumerate(parts):
+            frames.append(
+                (n * 100 * US + k * 10 * US, frame(bth(opcode, QP, 3 * n + k, k == 2) + body, ip_id=3 * n + k))
+            )
+        if n % 2:  # each second message is acknowledged, with the one before
+            frames.append((n * 100 * US + 25 * US, ack(3 * n + 2)))
+    flow = only(frames)
+    assert (flow["in_flight_most"], flow["messages"], flow["latencies"]) == (6, 4, 2)
+    assert (flow["ack_us_p50"], flow["message_us_p50"], flow["message_us_max"]) == (5.0, 25.0, 25.0)
+
+
 @pytest.mark.parametrize("path", sorted(PCAPS.glob("*.pcap")), ids=lambda path: path.stem)
 def test_chunks_do_not_change_what_is_found(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = analysis.analyse(io.BytesIO(path.read_bytes()), "x").tables
     monkeypatch.setattr(capture, "CHUNK_BYTES", 300)
     parts = analysis.analyse(io.BytesIO(path.read_bytes()), "x").tables
-    changing = {"flow", "confidence"}  # streams are numbered by chunk; votes are taken by chunk
+    changing = {"flow", "confidence", "in_flight_most"}  # streams are numbered, votes taken, by chunk
 
     def key(row: dict[str, Any]) -> str:
         return str(sorted((name, str(value)) for name, value in row.items() if name not in changing))

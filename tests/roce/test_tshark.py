@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import io
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -72,7 +74,7 @@ def compare(path: Path) -> int:
     """Compare a capture's columns with tshark's. Returns how many packets were compared."""
     theirs = tshark(path)
     compared = 0
-    with path.open("rb") as file:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         for chunk in capture.Capture(file, str(path)).chunks():
             c = columns.decode(chunk)
             own = {
@@ -122,7 +124,11 @@ def headers_there(c: columns.Columns, name: str) -> np.ndarray:
     return there
 
 
-@pytest.mark.parametrize("path", sorted(PCAPS.glob("*.pcap")), ids=lambda path: path.stem)
+CAPTURES = sorted(path for path in PCAPS.parent.rglob("*") if re.search(r"\.pcap(ng)?(\.gz)?$", path.name))
+"""Every capture of tests/data, wherever it lies."""
+
+
+@pytest.mark.parametrize("path", CAPTURES, ids=lambda path: f"{path.parent.name}-{path.name}")
 def test_columns_of_a_capture_are_those_of_tshark(path: Path) -> None:
     assert compare(path) > 0
 
