@@ -169,7 +169,7 @@ class Injection:
             unless_on.callback(self._stop, "aborted", "it could not be put on")
             self._arm()
             self._apply()
-            if self.plan.moves.silent:
+            if self.plan.moves.silent or self.plan.moves.kind in proof.STATES:
                 self._seen = self._seen._replace(on=self._observe())
             unless_on.pop_all()
         self._began = time.monotonic()

@@ -16,6 +16,8 @@ from rdmadiag.inject.target import Aim
 MOVE_IN_HEALTH = ("completer_retry_err", "duplicate_request", "local_ack_timeout_err")
 """RDMA counters that grow without a fault too, when a requester's timer is shorter than its peer takes to answer (12 to 36 resends in
 4 s on rxe with timeout 14 in an emulated guest): they prove something only by growing faster than before the fault."""
+STATES = ("file", "step")
+"""Kinds of second proofs that are states, not counts: they are as before again when the fault is off."""
 FEW = 3
 """Packets that must have been sent before it says something that none was received."""
 
@@ -100,7 +102,7 @@ def observe(aim: Aim, moves: Moves, place_of_steps: str) -> dict[str, float]:
             elif words[:1] == ["up"]:
                 found["seconds"] = float(words[1])
             elif words[:1] == ["probe"] and len(words) == 3:
-                found[f"probe {words[1]}"] = float(words[2])
+                found[f"probe {words[1]}{f' of {place}' if place else ''}"] = float(words[2])
     if moves.kind == "rtt":
         found |= _echo(aim)
     if moves.kind == "step":
@@ -208,6 +210,20 @@ def _counters(moves: Moves, seen: Seen, now: Mapping[str, float], both_ends: boo
     return Proof("no", f"RDMA counters moved: none of {', '.join(moves.names)}")
 
 
+def _were(now: Mapping[str, float]) -> dict[str, float]:
+    return {key: value for key, value in now.items() if key.startswith("was ")}
+
+
+def _changed(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
+    """Return by how much each probe differs from before, or from what a step has written down before it changed anything."""
+    was = {**before, **{key.replace("was ", "probe "): value for key, value in _were(now).items()}}
+    return {
+        key: value - was[key]
+        for key, value in now.items()
+        if key.startswith("probe ") and key in was and value != was[key]
+    }
+
+
 def other_proof(moves: Moves, seen: Seen, now: Mapping[str, float], both_ends: bool) -> Proof:
     """Compare what else must have moved. `both_ends`: what was observed is all hosts of the fault."""
     before = seen.before
@@ -226,15 +242,8 @@ def other_proof(moves: Moves, seen: Seen, now: Mapping[str, float], both_ends: b
         rate = (now["rx_bytes"] - before["rx_bytes"]) / seconds
         text = f"hosts received {rate:.0f} bytes/s, at most {moves.at_most:.0f} may pass"
         return Proof("yes" if 0 < rate <= moves.at_most else "no", text, {"bytes_per_second": rate})
-    before = {
-        **before,
-        **{key.replace("was ", "probe "): value for key, value in now.items() if key.startswith("was ")},
-    }
-    changed = {
-        key: now[key] - before[key]
-        for key in now
-        if key.startswith("probe ") and key in before and now[key] != before[key]
-    }
+    # On a busy node the watchdog may have taken the fault off before the last look; then the first one tells.
+    changed = _changed(before, now) or _changed(before, {**seen.on, **_were(now)})
     changed |= _grown(
         moves.names, seen, {key: value for key, value in now.items() if not key.startswith(("probe ", "was "))}
     )[0]

@@ -198,7 +198,11 @@ def test_a_pattern_as_nft_names_each_packet_once() -> None:
 
 def test_rules_hold_only_for_leased_netdevs() -> None:
     for name in NAMES:
-        for step in plan_of(name, LAB).steps:
+        try:
+            plan = plan_of(name, LAB)
+        except Refused:  # what needs a kernel a host
+            plan = plan_of(name, KERNELS)
+        for step in plan.steps:
             if isinstance(step, Table) and step.netdevs:
                 gates = [line for line in step.rules.splitlines() if "goto hit" in line]
                 assert gates and all("@lease" in line for line in gates), name

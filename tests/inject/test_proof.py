@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from rdmadiag.faults import Moves
-from rdmadiag.inject.proof import Seen, other_proof
+from rdmadiag.inject.proof import Seen, observe, other_proof
+from rdmadiag.inject.target import Aim
+from rdmadiag.lab import Ran
+from tests.faults.test_faults import KERNELS
 
 RETRIES = Moves("counter", ("completer_retry_err", "retry_exceeded_err"))
 SILENCE = Moves("counter", ("completer_retry_err", "retry_exceeded_err"), silent=True)
@@ -62,3 +67,44 @@ def test_of_one_end_alone_nothing_at_all_may_have_come() -> None:
 
 def test_an_idle_device_is_not_silent() -> None:
     assert answer(SILENCE, at(0, 0), at(4, 0), at(8, 0)) == "no"
+
+
+STATE = Moves("step", ("memlock",))
+
+
+def state(now: dict[str, float], on: dict[str, float]) -> str:
+    return other_proof(STATE, Seen({}, {}, on), now, True).answer
+
+
+def test_a_state_that_was_another_while_the_fault_was_on_proves_it_though_the_last_look_came_too_late() -> None:
+    written = {"was memlock": 8388608.0}
+    assert state({**written, "probe memlock": 65536.0}, {}) == "yes"
+    assert state({**written, "probe memlock": 8388608.0}, {"probe memlock": 65536.0}) == "yes"
+    assert state({**written, "probe memlock": 8388608.0}, {"probe memlock": 8388608.0}) == "no"
+    assert state(written, {}) == "unknown"
+
+
+class Place(NamedTuple):
+    """A host on which a probe prints a number."""
+
+    devices: int
+    instance: str = "1"
+
+    def run(self, text: str, seconds: float = 1.0) -> Ran:
+        """Print it."""
+        return Ran(0, f"up 1.5 2.5\nprobe devices {self.devices}\n".encode(), b"")
+
+
+class Hosts(Aim):
+    """A lab of two kernels; h1 has none of its devices."""
+
+    def node(self, place: str) -> Place:  # type: ignore[override]
+        """Return a host."""
+        return Place({"h1": 0, "h2": 1}[place])
+
+
+def test_of_hosts_with_kernels_of_their_own_each_has_its_own_number() -> None:
+    moves = Moves("file", ("devices",), probe="echo probe devices 1")
+    now = observe(Hosts(KERNELS, {"lab": "x"}), moves, "")
+    before = {"probe devices of h1": 1.0, "probe devices of h2": 1.0}
+    assert other_proof(moves, Seen({}, before), now, True).text == "what else changed: devices of h1 -1"

@@ -1,0 +1,26 @@
+"""A process may have little memory beyond what it has: a container's limit that makes the kernel reclaim all the time."""
+
+from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import _cgroup as cgroup
+from rdmadiag.faults import _host as host
+
+TITLE = "A process is held below a memory limit (cgroup, memory.high)"
+REACH = "host"
+PARAMETERS = (
+    host.HOST,
+    host.PROCESS,
+    Parameter("mib", 16.0, "memory that it may use before it is slowed", "MiB", 1, 1 << 20),
+)
+EXAMPLE = {"process": "1"}
+SIGNS = (
+    "the process is slowed at each allocation; pinned memory cannot be reclaimed, so registration becomes slow",
+    "memory.events of its cgroup: high grows; /proc/pressure/memory rises",
+)
+
+
+def plan(target: Target, values: Values) -> Plan:
+    """Move it into a cgroup of ours with memory.high, and back. What it has already stays charged where it was (cgroup v2)."""
+    probe = cgroup.probe("memory.current", "")
+    high = f"memory.high={int(values['mib'] * (1 << 20))}"
+    steps = cgroup.steps(values, "memory", high, "memory.events", "high", probe)
+    return host.plan(target, values, steps, Moves("step", ("bytes",), probe=probe), hits=("high",))
