@@ -18,8 +18,8 @@ PARAMETERS = (
 )
 SIGNS = (
     "ahead: NAK 0x60 for each try (out_of_seq_request at the peer, rcvd_seq_err here), then WC 12 RETRY_EXC_ERR: alive and not reachable",
-    "behind: the peer takes requests for duplicates (duplicate_request) and does nothing; rxe (6.1): no ACK that counts, so WC 12 too",
-    "behind, on an adapter that acknowledges duplicates as the specification says: WC 0 for data that never arrived",
+    "behind: the peer takes requests for duplicates (duplicate_request) and acknowledges them undone: WC 0 for data that never arrived",
+    "behind, and no such ACK counted (rxe 6.1 does now the one, now the other): WC 12 RETRY_EXC_ERR",
 )
 
 
