@@ -17,7 +17,7 @@ from rdmadiag import inject as door
 from rdmadiag.faults import Refused
 from rdmadiag.inject import in_lab, inject
 from rdmadiag.lab import Lab
-from tests.softroce.conftest import ROOT, environment, pingpong
+from tests.softroce.conftest import PINGPONG, ROOT, environment
 
 
 @pytest.fixture(autouse=True)
@@ -44,7 +44,9 @@ def clean(lab: Lab) -> Iterator[Callable[[], str]]:
 @contextmanager
 def traffic(lab: Lab, seconds: int = 600) -> Iterator[None]:
     """Keep RC messages going between the two devices while the block runs."""
-    script = f"end=$(($(date +%s) + {seconds})); while [ $(date +%s) -lt $end ] && [ ! -e /run/stop ]; do {{ {' '.join(pingpong('rxe1', 'rxe2', '10.0.0.1', 300, 18600)[2:])}\n}}; done"
+    # Messages of 16 packets, so that a burst does not fit a short queue.
+    pair = PINGPONG.format(one="rxe1", two="rxe2", address="10.0.0.1", count="300 -s 65536", port=18600)
+    script = f"end=$(($(date +%s) + {seconds})); while [ $(date +%s) -lt $end ] && [ ! -e /run/stop ]; do {{ {pair}\n}}; done"
     lab.run(["rm", "-f", "/run/stop"])
     runner = threading.Thread(target=lab.run, args=(["sh", "-c", script],))
     runner.start()
@@ -90,6 +92,8 @@ PATH_FAULTS = [
     ("ack-loss", {"percent": 50}),
     ("reorder", {"percent": 5}),
     ("duplicate", {"percent": 20}),
+    ("jitter", {"ms": 30, "vary": 5}),
+    ("queue-limit", {"bytes": 8400}),
 ]
 
 
