@@ -1,7 +1,7 @@
 """Field reports: the root cause that was established in the thread is among the first three causes.
 
-`tests/data/reports/NN-slug` are the 22 given ones, `more/` those gathered since, `blind/` 30 that were gathered before
-the rules were read (docs/accuracy.md has the figures of their first run). Each has a `SLUG.expected.json`
+`tests/data/reports/NN-slug` are the 22 given ones, `more/` those gathered since, `blind*/` those that were gathered before
+the rules were read (docs/accuracy.md has the figures of their first runs). Each has a `SLUG.expected.json`
 (the diagnosis of the thread), and `roots.json` names the rules that state that diagnosis.
 """
 
@@ -19,6 +19,7 @@ GIVEN = sorted(path for path in DATA.iterdir() if path.is_dir() and path.name[:2
 MORE = sorted(path for path in (DATA / "more").iterdir() if path.is_dir())
 BLIND = sorted(path for path in (DATA / "blind").iterdir() if path.is_dir())
 SECOND = sorted(path for name in ("blind2a", "blind2b") for path in (DATA / name).glob("*") if path.is_dir())
+THIRD = sorted(path for path in (DATA / "blind3").iterdir() if path.is_dir())
 ROOTS: dict[str, dict[str, Any]] = json.loads((DATA / "roots.json").read_text())
 LOUD = {"warning", "error", "critical"}
 
@@ -53,7 +54,7 @@ def table(outcomes: list[Outcome]) -> str:
 
 
 def test_every_report_has_its_roots_named(book: Any) -> None:
-    assert {path.name for path in [*GIVEN, *MORE, *BLIND, *SECOND]} == set(ROOTS)
+    assert {path.name for path in [*GIVEN, *MORE, *BLIND, *SECOND, *THIRD]} == set(ROOTS)
     named = {rule for roots in ROOTS.values() for rule in [*roots["rules"], *roots.get("also_true", [])]}
     assert sorted(named - set(book.rules)) == []
 
@@ -85,6 +86,19 @@ def test_the_reports_of_the_second_blind_run(
         print(f"\n{table(outcomes)}")
     assert [o for o in outcomes if o.wrong] == []
     assert len([o for o in outcomes if o.place]) >= 0.9 * len(outcomes)
+
+
+def test_the_reports_of_the_third_blind_run(
+    checked: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = [outcome(folder, checked(folder)) for folder in THIRD]
+    with capsys.disabled():
+        print(f"\n{table(outcomes)}")
+    found = [o for o in outcomes if o.place]
+    assert len(outcomes) == 40
+    assert [o for o in outcomes if o.wrong] == []
+    assert len(found) == 40
+    assert len([o for o in found if o.answer == "confirmed"]) >= 28
 
 
 def test_the_reports_of_the_blind_run(

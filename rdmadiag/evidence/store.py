@@ -289,9 +289,12 @@ class Evidence:
             DELETE FROM signal;
             INSERT INTO signal
               SELECT c.node, c.device, c.port, coalesce(c.netdev, p.netdev), m.signal, c.counter, c.value, c.delta, c.seconds,
-                     c.per_second, c.state, m.terminal, m.benign, m.side, d.driver, c.origin
+                     c.per_second, c.state, m.terminal, m.benign, m.side, coalesce(d.driver, c.named), c.origin
                 FROM (SELECT c.node, coalesce(c.device, p.device) AS device, coalesce(c.port, p.port) AS port, c.netdev, c.kind, c.counter,
-                             c.value, c.delta, c.seconds, c.per_second, c.state, c.origin
+                             c.value, c.delta, c.seconds, c.per_second, c.state, c.origin,
+                             CASE WHEN c.device GLOB 'mlx[45]_[0-9]*' THEN substr(c.device, 1, 4)
+                                  WHEN c.device GLOB 'bnxt_re[0-9]*' THEN 'bnxt_re'
+                                  WHEN c.device GLOB 'irdma[0-9]*' THEN 'irdma' END AS named
                         FROM counter c
                         LEFT JOIN (SELECT node, netdev, min(device) AS device, min(port) AS port FROM port
                                     WHERE netdev IS NOT NULL GROUP BY node, netdev HAVING count(*) = 1) p
@@ -300,7 +303,7 @@ class Evidence:
                 LEFT JOIN port p ON p.node = c.node AND p.device = c.device AND p.port = c.port
                 JOIN counter_meaning m ON m.counter = c.counter AND m.driver =
                      CASE c.kind WHEN 'counters' THEN 'pma' WHEN 'ethtool' THEN iif(d.driver = 'bnxt_re', 'bnxt_en', 'ethtool')
-                                 WHEN 'hw_counters' THEN d.driver ELSE c.kind END;
+                                 WHEN 'hw_counters' THEN coalesce(d.driver, c.named) ELSE c.kind END;
             DELETE FROM qp_group;
             CREATE INDEX IF NOT EXISTS signal_name ON signal (name);
             CREATE INDEX IF NOT EXISTS log_rule ON log (rule);
