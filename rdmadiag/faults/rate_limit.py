@@ -17,7 +17,8 @@ SIGNS = (
 DIAGNOSIS = Diagnosis(
     ("wire-path-narrow",),
     "Captures at both ends: what is sent at once comes out at a low rate, evenly",
-    parameters={"mbit": 0.5},
+    parameters={"mbit": 2.0},
+    workload={"size": 65536},
 )
 
 
