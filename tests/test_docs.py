@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rdmadiag import explain, registry
+from rdmadiag import explain, faults, registry
 from rdmadiag.diagnose import rulebook
 
 ROOT = Path(__file__).parent.parent
@@ -102,8 +102,9 @@ def test_generated_pages_are_up_to_date() -> None:
     assert result.returncode == 0, result.stderr
 
 
-def test_rules_that_the_page_on_the_articles_names_exist(book: rulebook.Rulebook) -> None:
+def test_rules_topics_faults_and_scenarios_that_the_page_on_the_articles_names_exist(book: rulebook.Rulebook) -> None:
     page = (ROOT / "docs/seeds.md").read_text()
-    topics = {name.replace("_", "-") for name in registry.names(explain)}
+    known = {name.replace("_", "-") for package in (explain, faults) for name in registry.names(package)}
+    known |= {path.stem for path in (ROOT / "scenarios").glob("*.json")}
     named = set(re.findall(r"`([a-z0-9]+(?:-[a-z0-9]+)+)`", page)) - {"nvidia-peermem"}
-    assert sorted(name for name in named if name not in book and name not in topics) == []
+    assert sorted(name for name in named if name not in book and name not in known) == []
