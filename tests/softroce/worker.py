@@ -1,6 +1,6 @@
 """One process in the lab for all verbs work of a test run: pyverbs is imported once. Requests are lines of JSON, answers too.
 
-A request names a function of `verbs_cases`, `kv_cases` or `wire_cases` and its arguments; the answer has its result, or its error with the class's name.
+A request names a function of one of these modules (`verbs_cases` ...) and its arguments; the answer has its result, or its error with the class's name.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import traceback
 
 def main() -> None:
     """Answer requests until input ends."""
-    modules = [importlib.import_module(f"tests.softroce.{name}") for name in ("verbs_cases", "kv_cases", "wire_cases")]
+    names = ("verbs_cases", "kv_cases", "wire_cases", "rule_cases")
+    modules = [importlib.import_module(f"tests.softroce.{name}") for name in names]
     out = sys.stdout
     sys.stdout = sys.stderr
     print("ready", file=out, flush=True)
