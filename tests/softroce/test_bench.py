@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from rdmadiag import workloads
 from rdmadiag.bench.kv import Device, Plan, measure
 from rdmadiag.lab import Lab
@@ -30,6 +32,7 @@ def test_blocks_are_compared_after_each_run(lab: Lab) -> None:
             assert (told["failed"], told["wrong"], told["compared"]) == (0, 0, 100), (op, told)
 
 
+@pytest.mark.long
 def test_a_whole_transfer_is_moved_verified_and_compared_with_perftest(lab: Lab) -> None:
     plan = Plan(
         modes=("push",), sizes=(), depths=(), pair_sizes=(65536,), pairs=1, repeats=1, volume_bytes=1 << 20, whole=True

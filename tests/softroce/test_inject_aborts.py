@@ -18,6 +18,7 @@ from tests.softroce.test_inject import clean, state  # noqa: F401
 AMPLE = 240.0
 
 
+@pytest.mark.long
 def test_it_is_aborted_when_the_steady_state_is_broken(
     lab: Lab,
     state: Path,  # noqa: F811
@@ -44,6 +45,7 @@ def test_it_is_aborted_when_the_steady_state_is_broken(
     assert "ABORTED" in out and "ended with 1" in out and "off: the node is as it was before" in out, out
 
 
+@pytest.mark.long
 def test_it_is_aborted_when_a_queue_pair_of_others_goes_to_error(
     lab: Lab,
     verbs: Worker,

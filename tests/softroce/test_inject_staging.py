@@ -71,12 +71,13 @@ def test_without_a_mark_and_outside_of_it_a_device_is_refused(staging: Lab) -> N
     "words",
     [
         ("loss", "--percent", "20"),
-        pytest.param(("delay", "--ms", "30"), marks=pytest.mark.long),
-        pytest.param(("link-down",), marks=pytest.mark.long),
-        pytest.param(("bad-rkey",), marks=pytest.mark.long),
+        ("delay", "--ms", "30"),
+        ("link-down",),
+        ("bad-rkey",),
     ],
     ids=lambda words: words[0],
 )
+@pytest.mark.long
 def test_a_fault_on_a_device_fires_and_comes_off(staging: Lab, words: tuple[str, ...]) -> None:
     with traffic(staging):
         ran = inject(staging, *words, "--for", "20s", "--dev", "rxe1", "--format", "json")

@@ -86,11 +86,9 @@ def test_a_psn_behind_is_taken_for_a_duplicate_and_may_even_be_acknowledged(verb
 
 @pytest.mark.parametrize(
     ("fault", "values"),
-    [
-        pytest.param(fault, values, marks=() if (fault, values) == ("bad-rkey", {}) else (pytest.mark.long,))
-        for fault, values, _, _ in WHOLE
-    ],
+    [(fault, values) for fault, values, _, _ in WHOLE],
 )
+@pytest.mark.long
 def test_a_verbs_fault_fires_by_two_proofs_and_leaves_no_queue_pair(
     lab: Lab,
     clean: Callable[[], str],  # noqa: F811

@@ -56,6 +56,7 @@ def under(
     return told, dict(fired.own.values)
 
 
+@pytest.mark.long
 def test_a_byte_turned_with_a_valid_icrc_is_seen_by_who_compares_and_by_nobody_else(
     lab: Lab, verbs: Worker, look: Callable[[], str]
 ) -> None:
