@@ -75,7 +75,7 @@ def _process(host: Host, pid: int, comm: str) -> Values:
     values = {"pid": pid, "comm": comm, "container": container_of(cgroup), **owner_of(cgroup)}
     if owner:
         values["uid"] = int(owner[1])
-    if state := re.search(r"^State:\s+([A-Za-z])\b", text_of(host, f"/proc/{pid}/status"), re.M):
+    if state := late(r"^State:\s+([A-Za-z])\b", re.M).search(text_of(host, f"/proc/{pid}/status")):
         values["state"] = state[1]
     if (lock := _ipc_lock(host, pid)) is not None:
         values["ipc_lock"] = lock

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -37,15 +36,15 @@ def read(host: Host) -> Iterable[Row | Gap]:
 
 def parse_stat(text: str) -> dict[str, Any]:
     """Return processors and running threads of /proc/stat (proc(5)); never raises."""
-    processors = len(re.findall(r"(?m)^cpu\d+ ", text))
-    running = re.search(r"(?m)^procs_running (\d{1,9})$", text)
+    processors = len(late(r"(?m)^cpu\d+ ").findall(text))
+    running = late(r"(?m)^procs_running (\d{1,9})$").search(text)
     found: dict[str, Any] = {"processors": processors} if processors else {}
     return found | ({"running": int(running[1])} if running else {})
 
 
 def parse_loadavg(text: str) -> dict[str, Any]:
     """Return the load average of one minute of /proc/loadavg; never raises."""
-    match = re.match(r"(\d{1,6}\.\d{2}) \d{1,6}\.\d{2} ", text)
+    match = late(r"(\d{1,6}\.\d{2}) \d{1,6}\.\d{2} ").match(text)
     return {"load1": float(match[1])} if match else {}
 
 
