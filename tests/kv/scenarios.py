@@ -161,28 +161,41 @@ def canary() -> Recorder:
         return moved(client, 1)
 
 
-def slower() -> Recorder:
-    """Each work takes longer after the fault than before it."""
-    slow = [0.0]
+class Slow:
+    """What a work request waits for, and the run of a transfer that becomes slower in its middle."""
 
-    def change(work: Work) -> Work:
-        time.sleep(slow[0])
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def change(self, work: Work) -> Work:
+        """Take the time that it takes now."""
+        time.sleep(self.seconds)
         return work
 
-    def for_seconds(client: Client, first: int, seconds: float) -> int:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            client.transfer(first, TOKENS, audit=False)
-            first += 1
-        return first
+    def run(self, client: Client, before: float, each: float, after: float) -> None:
+        """Transfer for `before` seconds as it is, then for `after` with `each` second more a work request."""
+        first = 1
 
-    with pair(PUSH, faulty(change)) as (_, client):
-        request = for_seconds(client, 1, 1.6)
+        def for_seconds(seconds: float) -> None:
+            nonlocal first
+            end = time.monotonic() + seconds
+            while time.monotonic() < end:
+                client.transfer(first, TOKENS, audit=False)
+                first += 1
+
+        for_seconds(before)
         client.recorder.event("fault")
-        slow[0] = 0.005
-        request = for_seconds(client, request, 0.3)
+        self.seconds = each
+        for_seconds(0.3)
         client.recorder.event("fault_removed")
-        for_seconds(client, request, 1.8)
+        for_seconds(after)
+
+
+def slower() -> Recorder:
+    """Each work takes longer after the fault than before it."""
+    slow = Slow()
+    with pair(PUSH, faulty(slow.change)) as (_, client):
+        slow.run(client, 1.6, 0.005, 1.8)
         client.report()
         return client.recorder
 

@@ -11,7 +11,6 @@ import contextlib
 import json
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,10 +26,10 @@ from rdmadiag.kv.scheduler import Path as OnePath
 from rdmadiag.kv.server import Server
 from rdmadiag.kv.session import DONE, Options
 from rdmadiag.kv.store import Store
-from rdmadiag.kv.transport import Granted, Transport, Work
+from rdmadiag.kv.transport import Granted, Transport
 from rdmadiag.verbs import attributes
 from tests.kv.faulty import Once
-from tests.kv.scenarios import SETTINGS, TOKENS, DamagedProducer, StaleProducer, let_lease_expire, write
+from tests.kv.scenarios import SETTINGS, TOKENS, DamagedProducer, Slow, StaleProducer, let_lease_expire, write
 from tests.softroce.kv_cases import FAST, HOSTS, PATIENT, at_work, lossy_path, pair
 
 BLOCK = 4096
@@ -151,26 +150,9 @@ def canary() -> Recorder:
 
 def slower() -> Recorder:
     """After the fault each work request takes longer than before it."""
-    slow = [0.0]
-
-    def change(work: Work) -> Work:
-        time.sleep(slow[0])
-        return work
-
-    def for_seconds(client: Client, first: int, seconds: float) -> int:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            client.transfer(first, TOKENS, audit=False)
-            first += 1
-        return first
-
-    with pair(PUSH, change=change) as (_, client, both):
-        request = for_seconds(client, 1, 4.0)
-        client.recorder.event("fault")
-        slow[0] = 0.05
-        request = for_seconds(client, request, 0.3)
-        client.recorder.event("fault_removed")
-        for_seconds(client, request, 6.0)
+    slow = Slow()
+    with pair(PUSH, change=slow.change) as (_, client, both):
+        slow.run(client, 4.0, 0.05, 6.0)
         return _moved(client, both, 0)
 
 
