@@ -5,25 +5,18 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rdmadiag.errors import BadFile, RdmadiagError
-from rdmadiag.scenario import record, scenario
+from rdmadiag.errors import BadFile
+from rdmadiag.scenario import record, said, scenario
 from rdmadiag.scenario.goodput import RECOVERED_SHARE, Delivery, Goodput, goodput, of_progress, stall
 from rdmadiag.scenario.judge import NO, UNKNOWN, YES, Held, Measure, Measured
-from rdmadiag.scenario.record import AFTER, BEFORE, DURING, Folder
+from rdmadiag.scenario.record import Folder
 from rdmadiag.scenario.scenario import Scenario
 
 _ENDS = ("client", "server")
 _PATH_STATES = ("demoted", "probation", "returned", "preempted")
-_KV_SUMS = {
-    "kv_transfer": (
-        "requests", "failed", "published", "duplicates", "late_dones", "retries", "reconnects", "resent_bytes",
-        "useful_bytes", "canaries_damaged", "late_written", "leases_expired", "unfenced_reuses",
-    ),
-    "kv_request": ("corrupt", "stale", "missing", "torn", "misplaced", "early_pieces", "damaged_on_arrival"),
-}  # fmt: skip
 
 
 class Run(NamedTuple):
@@ -70,9 +63,9 @@ def read(folder: Folder) -> Run:
         quantities |= _detected(events, min([*begins, *starts]), min(begins), math.inf if end is None else end)
     quantities |= _of_samples(samples, end)
     quantities |= _of_injector(facts)
-    reports, more, unjudged = _checked(folder, found, problems)
+    reports, more, unjudged = said.checked(folder, problems)
     quantities |= more
-    confirmed = {rule for report in reports.values() for rule in _confirmed(report)}
+    confirmed = {rule for report in reports.values() for rule in said.confirmed(report)}
     ended = facts.get("end")
     how, reason = (str(ended.get(name, "")) for name in ("how", "reason")) if isinstance(ended, dict) else ("", "")
     if how not in ("done", "aborted", "unsupported"):
@@ -335,69 +328,3 @@ def _of_injector(facts: Mapping[str, Any]) -> dict[str, Measure]:
             for name, value in values.items() if proof == "own" and isinstance(values, Mapping) else ():
                 found[f"fault.{entry.get('name')}.{name}"] = Measure(_plain(value), str(told.get("text", "")))
     return found
-
-
-# --- what the rules say ---
-
-
-def _checked(
-    folder: Folder, found: Scenario, problems: list[str]
-) -> tuple[dict[str, Mapping[str, Any]], dict[str, Measure], set[str]]:
-    """Run `check` on what was collected during and after, counted from before; what it says, and what its tables hold."""
-    from rdmadiag.diagnose import check
-
-    quantities: dict[str, Measure] = {}
-    reports: dict[str, Mapping[str, Any]] = {}
-    blind: list[set[str]] = []
-    before = folder.bundles(BEFORE)
-    if not before:
-        problems.append("no evidence from before the workload")
-    phases = {DURING: folder.bundles(DURING), AFTER: folder.bundles(AFTER)}
-    if not phases[AFTER]:
-        problems.append("no evidence from after the workload")
-    for phase, bundles in phases.items():
-        if not bundles or not before:
-            continue
-        texts = folder.texts() if phase == AFTER else []
-        request = check.Request(given=(*bundles, *texts), budget=60.0, previous=_previous(before))
-        try:
-            checked = check.check(request)
-        except RdmadiagError as error:
-            problems.append(f"the evidence from {phase} cannot be checked: {error}")
-            continue
-        reports[phase] = checked.report
-        answers = {name: {answer.wrong for answer in result.answers} for name, result in checked.results.items()}
-        blind.append({name for name, found in answers.items() if None in found and 1 not in found})
-        if phase == AFTER:
-            quantities = _of_tables(checked.evidence.db)
-    return reports, quantities, set.intersection(*blind) if blind else set()
-
-
-def _previous(bundles: Sequence[str]) -> str:
-    import os
-
-    return bundles[0] if len(bundles) == 1 else os.path.dirname(bundles[0])
-
-
-def _of_tables(db: Any) -> dict[str, Measure]:
-    found: dict[str, Measure] = {}
-    for name, delta, unknown in db.execute(
-        "SELECT name, sum(delta), sum(delta IS NULL) FROM signal WHERE device IS NOT NULL GROUP BY name"
-    ):
-        found[f"signal.{name}"] = Measure(None if unknown else delta, "rdmadiag check --previous before: table signal")
-    for table, names in _KV_SUMS.items():
-        for name in names:
-            ((total, rows, unknown),) = db.execute(f"SELECT sum({name}), count(*), sum({name} IS NULL) FROM {table}")
-            if rows:
-                found[name] = Measure(None if unknown else total, f"workload: table {table}")
-    for status, count in db.execute("SELECT status, sum(operations) FROM kv_operation GROUP BY status"):
-        found[f"status.{status}"] = Measure(count, "workload: table kv_operation")
-    for event, count in db.execute("SELECT event, count(*) FROM kv_event GROUP BY event"):
-        found[f"event.{event}"] = Measure(count, "workload: table kv_event")
-    return found
-
-
-def _confirmed(report: Mapping[str, Any]) -> Iterator[str]:
-    for finding in report.get("findings", []):
-        if finding["answer"] == "confirmed":
-            yield finding["rule"]

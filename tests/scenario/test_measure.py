@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from collections.abc import Callable
@@ -166,3 +167,38 @@ def test_any_facts_are_judged_and_never_pass_by_accident(tmp_path: Path, key: st
 
 def test_a_folder_of_a_taken_name_gets_a_number(tmp_path: Path) -> None:
     assert [Folder.make(tmp_path, "loss").path.name for _ in range(3)] == ["loss", "loss-2", "loss-3"]
+
+
+def test_what_is_wrong_in_published_requests_is_known_though_others_failed(run: Path) -> None:
+    record = {"schema": "rdmadiag.kv/1", "record": "request", "run": "1", "version": 1, "path": "rxe1"}
+    audit = ("corrupt", "stale", "missing", "torn", "misplaced")
+    lines = [
+        record | {"request": 1, "state": "failed", **dict.fromkeys(audit)},
+        record | {"request": 2, "state": "published", **dict.fromkeys(audit, 0), "torn": 2},
+    ]
+    (run / "workload" / "kv.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    quantities = report.judged(str(run))["quantities"]
+    assert [quantities[name]["value"] for name in audit] == [0, 0, 0, 2, 0]
+
+
+def test_what_was_captured_on_both_hosts_is_compared(run: Path) -> None:
+    captures = run / "evidence" / "captures"
+    captures.mkdir()
+    packets = (RUNS.parent / "pcaps" / "softroce-6.1-requester-lab.pcap").read_bytes()
+    (captures / "v1.pcapng.gz").write_bytes(gzip.compress(packets))
+    (captures / "v2.pcapng.gz").write_bytes(gzip.compress(packets))
+    assert "wire-tap-loss" not in {finding["rule"] for finding in report.judged(str(run))["findings"]["during"]}
+    (captures / "v2.pcapng.gz").write_bytes(gzip.compress(without_every_ninth(packets)))
+    assert "wire-tap-loss" in {finding["rule"] for finding in report.judged(str(run))["findings"]["during"]}
+
+
+def without_every_ninth(pcap: bytes) -> bytes:
+    """Return a capture (pcap, little-endian) as a tap behind a loss of every ninth packet would have it."""
+    kept, at, number = [pcap[:24]], 24, 0
+    while at < len(pcap):
+        size = 16 + int.from_bytes(pcap[at + 8 : at + 12], "little")
+        number += 1
+        if number % 9:
+            kept.append(pcap[at : at + size])
+        at += size
+    return b"".join(kept)
