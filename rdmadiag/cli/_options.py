@@ -40,6 +40,9 @@ def since(context: click.Context, parameter: click.Parameter, value: str) -> flo
     return Since.at(moment, time.time())
 
 
+PATH = click.Path()
+"""A path as it is given; made once, for click looks for a translation of its name each time."""
+
 BUDGET = click.option(
     "--budget", default="10s", callback=seconds, show_default=True, help="Longest time that looking may take."
 )

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from rdmadiag.cli import _output
-from rdmadiag.cli._options import BUDGET, seconds, since
+from rdmadiag.cli._options import BUDGET, PATH, seconds, since
 from rdmadiag.errors import RdmadiagError
 from rdmadiag.render.text import printable
 
@@ -67,13 +67,13 @@ proven, but something that was asked for could not be read. With --format npd: 0
 )
 @click.option(
     "--baseline",
-    type=click.Path(),
+    type=PATH,
     metavar="FILE",
     help="An earlier JSON report: what it found is shown as known and fails nothing.",
 )
 @click.option(
     "--previous",
-    type=click.Path(),
+    type=PATH,
     metavar="FILE",
     help="An earlier bundle, capture or JSON report of this node: counters count from there.",
 )
@@ -83,11 +83,9 @@ proven, but something that was asked for could not be read. With --format npd: 0
     metavar="[NODE=]PATH",
     help="The other end, captured: what both must agree on is compared; repeatable.",
 )
-@click.option("--expect", type=click.Path(), help="Expectation file: what nodes of this kind must have.")
-@click.option("--site", type=click.Path(), help="Site file: overrides parameters of rules.")
-@click.option(
-    "--rules", "folders", multiple=True, type=click.Path(), help="More rules: a folder or a file; repeatable."
-)
+@click.option("--expect", type=PATH, help="Expectation file: what nodes of this kind must have.")
+@click.option("--site", type=PATH, help="Site file: overrides parameters of rules.")
+@click.option("--rules", "folders", multiple=True, type=PATH, help="More rules: a folder or a file; repeatable.")
 @click.option("--explain", metavar="RULE", help="Show one rule's query, rows, parameters, arithmetic and gaps.")
 @click.option(
     "--fail-on",

@@ -120,9 +120,9 @@ class _Pcap(click.Command):
 @click.option("--qp", metavar="QPN", help="Show one queue pair in full (either end's number).")
 @click.option("--timeline", metavar="FILE", help="Draw the flow of --qp, or the one with most trouble: .png or .svg.")
 @click.option(
-    "--expect", type=click.Path(), help="Expectation file: dscp, cnp_dscp, ecn (1) that the site's policy wants."
+    "--expect", type=_options.PATH, help="Expectation file: dscp, cnp_dscp, ecn (1) that the site's policy wants."
 )
-@click.option("--site", type=click.Path(), help="Site file: overrides parameters of rules.")
+@click.option("--site", type=_options.PATH, help="Site file: overrides parameters of rules.")
 @click.option(
     "--fail-on",
     default="warning",

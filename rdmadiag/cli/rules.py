@@ -7,11 +7,11 @@ from typing import Any
 
 import click
 
-from rdmadiag.cli import _output
+from rdmadiag.cli import _options, _output
 
 FORMAT = click.option("--format", "form", default="text", type=click.Choice(["text", "json"]), show_default=True)
 FOLDERS = click.option(
-    "--rules", "folders", multiple=True, type=click.Path(), help="More rules: a folder or a file; repeatable."
+    "--rules", "folders", multiple=True, type=_options.PATH, help="More rules: a folder or a file; repeatable."
 )
 
 
@@ -90,7 +90,7 @@ def _lines(rule: Any, causes: list[str]) -> list[str]:
 
 
 @command.command("lint", short_help="Check rule files against the format, SQLite and the pattern compiler.")
-@click.argument("paths", nargs=-1, type=click.Path())
+@click.argument("paths", nargs=-1, type=_options.PATH)
 @FORMAT
 def lint(paths: tuple[str, ...], form: str) -> None:
     """Check the shipped rules, or your own files and folders. Exit 2 names the file and the place of the first fault."""
@@ -116,7 +116,7 @@ def lint(paths: tuple[str, ...], form: str) -> None:
 @command.command("test", short_help="Try rules on their own examples.")
 @click.argument("names", nargs=-1)
 @click.option("--coverage", is_flag=True, help="Instead say which rules fire on real evidence, and where.")
-@click.option("--data", type=click.Path(), help="Folder of evidence for --coverage (tests/data of a source checkout).")
+@click.option("--data", type=_options.PATH, help="Folder of evidence for --coverage (tests/data of a source checkout).")
 @FORMAT
 @click.pass_context
 def test(context: click.Context, names: tuple[str, ...], coverage: bool, data: str | None, form: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sqlite3
 import time
@@ -27,6 +28,10 @@ TEXT_BYTES = 16 << 20
 """Longest text that a query may make [bytes] (Python 3.11 on)."""
 ROW_LIMIT = 10_000
 """Rows kept of one query; more are counted, not kept."""
+SHARED_FROM = 64
+"""From this many queries of shipped rules on, a child asks some of them."""
+TOGETHER = 4
+"""Rules asked in one go, by the one or the other."""
 
 FUNCTIONS = frozenset(
     [
@@ -250,27 +255,64 @@ def evaluate(
     empty = evidence.empty_tables() if known else frozenset()
     reads = {rule.query: known[rule.id].reads for rule in book if rule.id in known}
 
-    def some(rules: Sequence[Rule], ask: _Ask) -> list[Result]:
-        return [
-            _evaluate(ask, rule, bound(rule, (site or {}).get(rule.id), since_seconds), gaps, nodes, adapters)
-            for rule in rules
-        ]
+    def values(rule: Rule) -> dict[str, Any]:
+        return bound(rule, (site or {}).get(rule.id), since_seconds)
 
-    results, shipped = [], []
+    silent, shipped = [], []
     for rule in book:
         values_as_shipped = rule.id not in (site or {}) and since_seconds == SINCE_SECONDS
         if rule.id in known and known[rule.id].yields_nothing(empty, values_as_shipped):
-            results.append(_result(rule, [], known[rule.id].reads, 0, time.perf_counter(), gaps, nodes))
+            silent.append(rule)
         elif not rule.own:
             shipped.append(rule)
-    with Guard(evidence.db, reads if all(rule.query in reads for rule in shipped) else None) as guard:
-        results += some(shipped, guard.run)
-    results += some([rule for rule in book if rule.own], functools.partial(run, evidence.db))
+    all_known = all(rule.query in reads for rule in shipped)
+    with Guard(evidence.db, reads if all_known else None) as guard, contextlib.ExitStack() as at_end:
+        together = TOGETHER if all_known and len(shipped) >= SHARED_FROM and aside.spare_processor() else len(book)
+        pieces = [shipped[place : place + together] for place in range(0, len(shipped), together)]
+
+        def some(piece: int) -> list[_Asked]:
+            return [_ask(guard.run, rule, values(rule)) for rule in pieces[piece]]
+
+        done: Mapping[int, list[_Asked]] = {}
+        if (
+            len(pieces) > 1
+        ):  # preparing a query takes longer than running it: a child asks some, of a copy of the evidence
+            shared = aside.Shared(len(pieces), lambda piece: [told._replace(reads=None) for told in some(piece)])
+            at_end.enter_context(contextlib.closing(shared))
+        results = [_result(rule, [], known[rule.id].reads, 0, 0.0, gaps, nodes) for rule in silent]
+        if len(pieces) > 1:
+            done, _ = shared.results()
+        asked = [
+            pair
+            for place, rules in enumerate(pieces)
+            for pair in zip(rules, done.get(place) or some(place), strict=True)  # none where the child was killed
+        ]
+        asked += [(rule, _ask(functools.partial(run, evidence.db), rule, values(rule))) for rule in book if rule.own]
+        results += [_answered(rule, told, reads, gaps, nodes, adapters) for rule, told in asked]
     by_id = {result.rule.id: result for result in results}
     return {rule.id: by_id[rule.id] for rule in book}
 
 
-_Ask = Callable[[str, Mapping[str, Any], float], tuple[list[str], list[tuple[Any, ...]], int, frozenset[str]]]
+class _Asked(NamedTuple):
+    """What a rule's query gave: columns, rows, how many more, what it reads (None: as known); or why it failed. Its cost [s]."""
+
+    names: list[str]
+    rows: list[tuple[Any, ...]]
+    left_out: int
+    reads: frozenset[str] | None
+    failed: str
+    seconds: float
+
+
+_Run = Callable[[str, Mapping[str, Any], float], tuple[list[str], list[tuple[Any, ...]], int, frozenset[str]]]
+
+
+def _ask(run: _Run, rule: Rule, values: Mapping[str, Any]) -> _Asked:
+    start = time.perf_counter()
+    try:
+        return _Asked(*run(rule.query, values, RULE_SECONDS), "", time.perf_counter() - start)
+    except (sqlite3.Error, MemoryError) as error:
+        return _Asked([], [], 0, frozenset(), str(error) or "out of memory", time.perf_counter() - start)
 
 
 _Adapters = dict[tuple[str, str, str], dict[str, str]]
@@ -313,34 +355,32 @@ def _gaps(evidence: Evidence) -> _Gaps:
     return found
 
 
-def _evaluate(
-    ask: _Ask,
+def _answered(
     rule: Rule,
-    bound: Mapping[str, Any],
+    asked: _Asked,
+    reads: Mapping[str, frozenset[str]],
     gaps: _Gaps,
     nodes: Sequence[str],
     adapters: _Adapters,
 ) -> Result:
-    start = time.perf_counter()
-    try:
-        names, rows, left_out, reads = ask(rule.query, bound, RULE_SECONDS)
-    except (sqlite3.Error, MemoryError) as error:
-        reason = f"the rule's query failed: {error or 'out of memory'}"
+    if asked.failed:
+        reason = f"the rule's query failed: {asked.failed}"
         answers = [
             Answer(rule, None, {"node": node}, {}, {"node": node}, reason, f"rdmadiag check --explain {rule.id}")
             for node in nodes
         ]
-        return Result(rule, answers, frozenset(), 0, time.perf_counter() - start)
+        return Result(rule, answers, frozenset(), 0, asked.seconds)
     answers = []
-    for values in rows:
-        row = dict(zip(names, values, strict=True))
+    for values in asked.rows:
+        row = dict(zip(asked.names, values, strict=True))
         wrong = row.pop("wrong")
         subject = {key: row[key] for key in KEYS if row.get(key) is not None}
         about = _about(subject, adapters)
         if about.get("peer") in nodes:  # --peer names a node; a log names the same end by an address
             del about["peer"]
         answers.append(Answer(rule, None if wrong is None else int(bool(wrong)), subject, row, about))
-    return _result(rule, answers, reads, left_out, start, gaps, nodes)
+    what = reads[rule.query] if asked.reads is None else asked.reads
+    return _result(rule, answers, what, asked.left_out, asked.seconds, gaps, nodes)
 
 
 def _result(
@@ -348,7 +388,7 @@ def _result(
     answers: list[Answer],
     reads: frozenset[str],
     left_out: int,
-    start: float,
+    seconds: float,
     gaps: _Gaps,
     nodes: Sequence[str],
 ) -> Result:
@@ -362,7 +402,7 @@ def _result(
             _, gap = min(here, key=lambda pair: pair[0])
             subject = {"node": node}
             answers.append(Answer(rule, None, subject, {}, subject, _reason(gap), gap["how"] or ""))
-    return Result(rule, answers, reads, left_out, time.perf_counter() - start)
+    return Result(rule, answers, reads, left_out, seconds)
 
 
 WORDS = {

@@ -293,8 +293,7 @@ class _Reads:
         self._slots: list[assign.Read | None] = []
         self._waiting: list[_Waiting] = []
         self._shared: list[_Waiting] = []
-        self._turns = -1
-        self._child: aside.Aside[dict[int, _Done]] | None = None
+        self._child: aside.Shared[_Done] | None = None
 
     def add(self, part: given.GivenText, alone: str) -> None:
         """Take a text, which is read now or soon. Raises BadFile when it is all that `alone` names and cannot be read."""
@@ -312,30 +311,15 @@ class _Reads:
         long = [one for one in here if one.bytes and not one.json]
         if self._child is None and sum(one.bytes for one in long) >= LONG_BYTES and aside.spare_processor():
             here = [one for one in here if one not in long]
-            self._shared = sorted(long, key=lambda one: -one.bytes)
-            self._turns, turns = os.pipe()
-            os.write(turns, bytes(range(len(long))))
-            os.close(turns)
-            self._child = aside.Aside(self._share)
+            self._shared = shared = sorted(long, key=lambda one: -one.bytes)
+            self._child = aside.Shared(len(shared), lambda index: self._read(shared[index].part))
         for one in here:
             self._take(one, self._read(one.part))
-
-    def _share(self) -> dict[int, _Done]:
-        # What two processes share is in a pipe, one byte a text: who reads the byte reads the text.
-        done = {}
-        while turn := os.read(self._turns, 1):
-            done[turn[0]] = self._read(self._shared[turn[0]].part)
-        return done
 
     def finish(self) -> list[assign.Read]:
         """Read what the child has not begun, and wait for it. Returns what was read, in order."""
         if self._child is not None:
-            done = self._share()
-            died = ""
-            try:
-                done.update(self._child.result())
-            except HostRefused as error:
-                died = error.reason
+            done, died = self._child.results()
             for index, one in enumerate(self._shared):
                 self._take(one, done.get(index) or _Done(None, (one.part.path, "", died)))
         return [read for read in self._slots if read is not None]
@@ -345,8 +329,7 @@ class _Reads:
         for one in (*self._waiting, *self._shared):
             one.part.stream.close()
         if self._child is not None:
-            os.close(self._turns)
-            self._child.abandon()
+            self._child.close()
 
     def _read(self, part: given.GivenText) -> _Done:
         try:

@@ -7,7 +7,6 @@ import functools
 import io
 import json
 import re
-import signal
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from operator import itemgetter
@@ -122,6 +121,7 @@ class Library:
         # Somebody's own pattern may take for ever on a line (`(a+)+b`); a signal interrupts it, and then it is left alone.
         if pattern.pattern in self._endless or threading.current_thread() is not threading.main_thread():
             return None
+        import signal
 
         def late(*_: Any) -> None:
             raise TimeoutError

@@ -320,7 +320,8 @@ class Evidence:
               (SELECT min(rowid) FROM completion WHERE NOT coalesce(flush, 0) GROUP BY node, program);
             """
         )
-        self.db.executescript("".join(_ADAPTER.replace("TABLE", table) for table in _OF_ADAPTERS))
+        filled = [table for table in _OF_ADAPTERS if self.nodes_of(table)]
+        self.db.executescript("".join(_ADAPTER.replace("TABLE", table) for table in filled))
         self.db.executemany(
             f"INSERT INTO qp_group VALUES ({', '.join('?' * 11)})",
             [(*key, *group) for key, group in self._groups.items()],

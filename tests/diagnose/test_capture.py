@@ -189,12 +189,16 @@ def test_any_text_may_be_a_recording(text: str) -> None:
     assert isinstance(tree, Tree)
 
 
+PRESSED = "processors-overloaded,memory-nearly-full"
+"""What this machine is pressed by may have changed from the one look to the other."""
+
+
 def test_the_command_writes_a_file_once_and_checks_of_it_and_of_the_node_agree(tmp_path: Path) -> None:
     path = str(tmp_path / "n.tar.gz")
     done = CliRunner().invoke(cli, ["collect", "-o", path, "--window", "0", "--format", "json"])
     assert done.exit_code == 0 and json.loads(done.stdout)["bytes"] == os.path.getsize(path)
     reports = [
-        json.loads(CliRunner().invoke(cli, ["check", *words, "--format", "json"]).stdout)
+        json.loads(CliRunner().invoke(cli, ["check", *words, "--skip", PRESSED, "--format", "json"]).stdout)
         for words in (["--from", path], ["--window", "0"])
     ]
     assert [(f["rule"], f["answer"]) for f in reports[0]["findings"]] == [

@@ -1,5 +1,6 @@
 """What is known of rules before they are run changes no answer: one that is not run, because its tables are empty, answers as if it were."""
 
+import os
 import sqlite3
 
 import pytest
@@ -21,6 +22,21 @@ def told(results):
 def test_answers_are_the_same_whether_something_is_known_of_the_rules_or_not(folder, book):
     evidence, _, _ = check.look(check.Request(given=(str(folder),)), book, {})
     assert told(engine.evaluate(evidence, book, known=known.known(book))) == told(engine.evaluate(evidence, book))
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_answers_are_the_same_whether_a_child_asks_some_of_the_rules_or_not_or_dies(dies, book, monkeypatch):
+    evidence, _, _ = check.look(check.Request(given=(str(DATA / "nodes" / "mlx5-roce-8nic-h100"),)), book, {})
+    told_before = known.known(book)
+    monkeypatch.setattr(engine.aside, "spare_processor", lambda: False)
+    alone = told(engine.evaluate(evidence, book, known=told_before))
+    here, children, fork, ask = os.getpid(), [], os.fork, engine._ask
+    monkeypatch.setattr(engine.aside, "spare_processor", lambda: True)
+    monkeypatch.setattr(os, "fork", lambda: children.append(fork()) or children[-1])
+    if dies:  # in the middle of a piece
+        monkeypatch.setattr(engine, "_ask", lambda *all: ask(*all) if os.getpid() == here else os._exit(9))
+    assert told(engine.evaluate(evidence, book, known=told_before)) == alone
+    assert len(children) == 1
 
 
 def test_all_shipped_rules_are_known_to_be_fit_to_run(book):

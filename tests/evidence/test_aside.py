@@ -107,3 +107,35 @@ def test_no_shipped_rule_needs_a_row_for_each_queue_pair() -> None:
 def test_a_child_that_takes_too_long_is_ended() -> None:
     with pytest.raises(TimeoutError):
         aside.Aside(lambda: time.sleep(60), 0.05).result()
+
+
+def test_pieces_that_two_processes_share_are_each_done_once() -> None:
+    before = os.listdir("/proc/self/fd")
+    shared = aside.Shared(40, lambda piece: (piece * piece, os.getpid()))
+    time.sleep(0.05)  # the child begins at once
+    done, why = shared.results()
+    shared.close()
+    assert {piece: value for piece, (value, _) in done.items()} == {piece: piece * piece for piece in range(40)}
+    assert os.getpid() not in {done[0][1]}
+    assert not why
+    assert os.listdir("/proc/self/fd") == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
+
+
+def test_pieces_that_a_killed_child_had_begun_are_missing_and_it_is_said() -> None:
+    here = os.getpid()
+    shared = aside.Shared(3, lambda piece: piece if os.getpid() == here else os.kill(os.getpid(), 9))
+    time.sleep(0.2)
+    done, why = shared.results()
+    shared.close()
+    assert done == {1: 1, 2: 2}
+    assert "died" in why
+
+
+def test_shared_work_that_nobody_waits_for_is_ended() -> None:
+    before = os.listdir("/proc/self/fd")
+    aside.Shared(2, lambda piece: time.sleep(60)).close()
+    assert os.listdir("/proc/self/fd") == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
