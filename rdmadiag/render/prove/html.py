@@ -1,56 +1,40 @@
-"""The report as one HTML file that needs nothing else: it opens offline, runs no script and loads no font."""
+"""The report as one HTML file: how often each fault was named, fault by finding, precision, classes, healthy runs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from html import escape
 from typing import Any
 
-from rdmadiag.render._line import CONTROL
+from rdmadiag.render._page import page
+from rdmadiag.render._page import text as _t
 from rdmadiag.render.prove import _words
 
 FILE = "prove.html"
 _STYLE = """
-:root{color-scheme:light dark;--ink:#212529;--dim:#6c757d;--line:#dee2e6;--paper:#fff;--soft:#f1f3f5;--yes:#2b8a3e;--no:#c92a2a}
-@media(prefers-color-scheme:dark){:root{--ink:#e9ecef;--dim:#adb5bd;--line:#495057;--paper:#16191d;--soft:#212529;--yes:#69db7c;--no:#ff8787}}
-*{box-sizing:border-box}body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
-main{max-width:1180px;margin:0 auto;padding:0 20px 60px}header{color:#fff;padding:22px 0}header div{max-width:1180px;margin:0 auto;padding:0 20px}
-header b{font-size:30px}header p{margin:2px 0;max-width:100ch}h2{font-size:17px;margin:34px 0 8px;border-bottom:1px solid var(--line);padding-bottom:4px}
-table{border-collapse:collapse;font-size:13.5px}th{text-align:left;font-weight:600;color:var(--dim)}
-th,td{padding:3px 10px 3px 0;border-bottom:1px solid var(--line);vertical-align:top}td.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+:root{--width:1180px}td.n{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .bar{display:inline-block;width:120px;height:9px;background:var(--soft);position:relative;margin-top:6px}.bar i{position:absolute;top:0;bottom:0;background:var(--dim);opacity:.45}
 .bar u{position:absolute;top:-2px;bottom:-2px;width:3px;background:var(--ink)}.wide{overflow-x:auto}
 .matrix td,.matrix th{padding:2px 4px;text-align:center;min-width:24px}.matrix th.row,.matrix td.row{text-align:left;white-space:nowrap;padding-right:10px}
 .matrix th.col{height:190px;vertical-align:bottom;padding:0;min-width:26px}.matrix th.col span{writing-mode:vertical-rl;transform:rotate(180deg);font-weight:400;white-space:nowrap}
 .hit{background:color-mix(in srgb,var(--yes) 35%,transparent);font-weight:700}.miss{background:color-mix(in srgb,var(--no) 35%,transparent);font-weight:700}
-.yes{color:var(--yes);font-weight:700}.no{color:var(--no);font-weight:700}.dim{color:var(--dim)}code{font-size:12.5px}details{margin:6px 0}summary{cursor:pointer}
 """
 
 
 def render(report: Mapping[str, Any], terminal: bool = False, width: int = 100) -> str:
     """Return the page; everything that was read from trials is text in it, never markup."""
-    return "\n".join(_page(report))
-
-
-def _page(report: Mapping[str, Any]) -> Iterator[str]:
-    met = report["bar"]["met"]
-    yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    yield "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">"
-    yield f"<title>Diagnosis proven by faults</title><style>{_STYLE}</style></head><body>"
-    colour = "#2b8a3e" if met else "#e67700"
+    colour = "#2b8a3e" if report["bar"]["met"] else "#e67700"
     sentences = "".join(f"<p>{_t(sentence)}</p>" for sentence in _words.summary(report))
-    yield f'<header style="background:{colour}"><div><b>{_words.share(report["figures"]["share"])} named first</b>{sentences}</div></header><main>'
+    head = f"<b>{_words.share(report['figures']['share'])} named first</b>{sentences}"
+    return page("Diagnosis proven by faults", colour, head, _STYLE, _body(report))
+
+
+def _body(report: Mapping[str, Any]) -> Iterator[str]:
     yield from _faults(report)
     yield from _matrix(report)
     yield from _precision(report)
     yield from _classes(report)
     yield from _healthy(report)
     yield from _rest(report)
-    yield "</main></body></html>"
-
-
-def _t(value: Any) -> str:
-    return escape("" if value is None else CONTROL.sub(" ", str(value)))
 
 
 def _bar(recall: float | None, pair: Any) -> str:

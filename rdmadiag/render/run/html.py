@@ -1,12 +1,12 @@
-"""The report of a run as one HTML file that needs nothing else: it opens offline, runs no script and loads no font."""
+"""The report of a run as one HTML file: verdict, timeline, what was asked of it, findings, evidence, environment."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from html import escape
 from typing import Any
 
-from rdmadiag.render._line import CONTROL
+from rdmadiag.render._page import page
+from rdmadiag.render._page import text as _t
 from rdmadiag.render.run import _timeline, _words
 
 FILE = "report.html"
@@ -15,17 +15,10 @@ _COLOURS = {
     "UNSUPPORTED": "#1864ab", "REVERT_FAILED": "#862e9c",
 }  # fmt: skip
 _STYLE = """
-:root{color-scheme:light dark;--ink:#212529;--dim:#6c757d;--line:#dee2e6;--paper:#fff;--soft:#f8f9fa}
-@media(prefers-color-scheme:dark){:root{--ink:#e9ecef;--dim:#adb5bd;--line:#495057;--paper:#16191d;--soft:#212529}}
-*{box-sizing:border-box}body{margin:0;background:var(--paper);color:var(--ink);font:15px/1.5 system-ui,sans-serif}
-main{max-width:1080px;margin:0 auto;padding:0 20px 60px}header{color:#fff;padding:22px 0}header div{max-width:1080px;margin:0 auto;padding:0 20px}
-header b{font-size:30px;letter-spacing:.03em}header h1{font-size:19px;font-weight:600;margin:2px 0 6px}header p{margin:0;max-width:90ch}
-h2{font-size:17px;margin:34px 0 8px;border-bottom:1px solid var(--line);padding-bottom:4px}h3{font-size:15px;margin:16px 0 2px}
-table{border-collapse:collapse;width:100%;font-size:14px}th{text-align:left;font-weight:600;color:var(--dim)}
-th,td{padding:4px 10px 4px 0;border-bottom:1px solid var(--line);vertical-align:top;overflow-wrap:anywhere}
-.short td:nth-child(-n+3){white-space:nowrap}.short td:nth-child(5){min-width:9em;overflow-wrap:normal}.mark{font-weight:700;white-space:nowrap}.yes{color:#2b8a3e}.no{color:#e03131}.unknown{color:#e67700}
-.dim{color:var(--dim)}pre{background:var(--soft);padding:8px 10px;overflow:auto;font-size:12.5px;white-space:pre-wrap;margin:6px 0}
-code{font-size:13px}details{margin:6px 0}summary{cursor:pointer}.chip{display:inline-block;border:1px solid var(--line);border-radius:9px;padding:0 8px;font-size:12.5px}
+header b{letter-spacing:.03em}header h1{font-size:19px;font-weight:600;margin:2px 0 6px}table{width:100%}td{overflow-wrap:anywhere}
+.short td:nth-child(-n+3){white-space:nowrap}.short td:nth-child(5){min-width:9em;overflow-wrap:normal}.mark{white-space:nowrap}
+pre{background:var(--soft);padding:8px 10px;overflow:auto;font-size:12.5px;white-space:pre-wrap;margin:6px 0}
+.chip{display:inline-block;border:1px solid var(--line);border-radius:9px;padding:0 8px;font-size:12.5px}
 svg{width:100%;height:auto;display:block;margin-top:6px}svg text{font:12px system-ui,sans-serif;fill:var(--ink)}svg .name{text-anchor:end;font-weight:600}
 svg .dim{fill:var(--dim);font-size:11px}svg .name+.dim{text-anchor:end}svg .tick{font-size:11px;fill:var(--dim)}svg .band{font-weight:700;font-size:12px}
 svg .field{fill:none;stroke:var(--line)}svg .grid{stroke:var(--line);stroke-dasharray:2 4}
@@ -34,15 +27,12 @@ svg .field{fill:none;stroke:var(--line)}svg .grid{stroke:var(--line);stroke-dash
 
 def render(report: Mapping[str, Any], terminal: bool = False, width: int = 100) -> str:
     """Return the page; everything that was read from a run is text in it, never markup."""
-    return "\n".join(_page(report))
+    verdict = report["verdict"]
+    head = f"<b>{verdict}</b><h1>{_t(report['label'])}: {_t(report['title'])}</h1><p>{_t(report['reason'])}</p>"
+    return page(f"{verdict} {report['label']}", _COLOURS[verdict], head, _STYLE, _body(report))
 
 
-def _page(report: Mapping[str, Any]) -> Iterator[str]:
-    verdict, title = report["verdict"], _t(report["label"])
-    yield '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    yield f"<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\"><title>{verdict} {title}</title>"
-    yield f"<style>{_STYLE}</style></head><body>"
-    yield f'<header style="background:{_COLOURS[verdict]}"><div><b>{verdict}</b><h1>{title}: {_t(report["title"])}</h1><p>{_t(report["reason"])}</p></div></header><main>'
+def _body(report: Mapping[str, Any]) -> Iterator[str]:
     if report["finding"]:
         yield f"<p><b>Worth knowing:</b> {_t(report['finding'])}</p>"
     yield f"<p>{' '.join(_t(line) for line in report['about'])}</p>"
@@ -53,11 +43,6 @@ def _page(report: Mapping[str, Any]) -> Iterator[str]:
     yield from _quantities(report)
     yield from _events(report)
     yield from _environment(report)
-    yield "</main></body></html>"
-
-
-def _t(value: Any) -> str:
-    return escape("" if value is None else CONTROL.sub(lambda c: "\n" if "\n" in c[0] else " ", str(value)))
 
 
 def _mark(answer: str) -> str:
