@@ -43,6 +43,7 @@ class Holder:
         self.entry, self.stage = entry, stage
         self.due: float | None = entry.at_seconds
         self.seen = 0
+        self._counts = not entry.after
         self.refused = ""
         self.log = ""  # of the fault's own program, where it is one
         self.record: dict[str, Any] = {
@@ -67,11 +68,15 @@ class Holder:
         if entry.at_seconds is not None:
             return f"{entry.at_seconds:g} s"
         after = f", {entry.then_seconds:g} s after it" if entry.then_seconds else ""
-        return f"event {entry.event} number {entry.nth}{after}"
+        where = "".join(f" with {name} {value}" for name, value in entry.where.items())
+        return f"event {entry.event}{where} number {entry.nth}{' after ' + entry.after if entry.after else ''}{after}"
 
-    def hear(self, event: str, seconds: float) -> None:
-        """Take note of an event; the one that it waits for makes it due."""
-        if self.due is None and event == self.entry.event:
+    def hear(self, event: str, seconds: float, values: Mapping[str, Any] | None = None) -> None:
+        """Take note of an event and of what it says; the one that it waits for makes it due."""
+        entry = self.entry
+        self._counts = self._counts or event == entry.after
+        said = values or {}
+        if self.due is None and self._counts and event == entry.event and entry.where.items() <= said.items():
             self.seen += 1
             if self.seen == self.entry.nth:
                 self.due = seconds + self.entry.then_seconds

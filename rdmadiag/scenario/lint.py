@@ -179,11 +179,12 @@ def _times(found: Scenario, names: list[str]) -> None:
     for n, one in enumerate(found.timeline):
         if one.at_seconds is not None and not one.background:
             end = max(end, one.at_seconds + one.for_seconds)
-        name, dot, what = one.event.rpartition(".")
-        if dot and what in ("begin", "end") and name not in names[:n]:
-            raise BadFile(
-                found.path, f"/timeline/{n}/at_event/event", f"no earlier fault {name!r}; earlier are {', '.join(names[:n]) or 'none'}"
-            )  # fmt: skip
+        for key, event in (("event", one.event), ("after", one.after)):
+            name, dot, what = event.rpartition(".")
+            if dot and what in ("begin", "end") and name not in names[:n]:
+                raise BadFile(
+                    found.path, f"/timeline/{n}/at_event/{key}", f"no earlier fault {name!r}; earlier are {', '.join(names[:n]) or 'none'}"
+                )  # fmt: skip
     if end + found.settle_seconds > found.run_seconds:
         raise BadFile(
             found.path,

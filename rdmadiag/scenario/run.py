@@ -344,7 +344,7 @@ class _Running:
                     {"seconds": round(at, 4), "from": event.end, "kind": event.kind, "values": event.values}
                 )
             for holder in self._holders:
-                holder.hear(event.kind, at)
+                holder.hear(event.kind, at, event.values)
             nbytes = event.values.get("bytes")
             if event.kind in ("progress", "layer") and isinstance(nbytes, (int, float)) and nbytes != self._bytes:
                 self._bytes, self._last_byte = nbytes, at

@@ -33,6 +33,10 @@ class Injection(NamedTuple):
     budget: Mapping[str, float]
     background: bool = False
     """It is held until the run is over, and no time is counted from it."""
+    after: str = ""
+    """Only events behind the first one of this name count."""
+    where: Mapping[str, Any] = {}
+    """What the event must say: layer 10, for example."""
 
 
 class Scenario:
@@ -90,6 +94,8 @@ def _injection(entry: Mapping[str, Any]) -> Injection:
         float(event.get("then_seconds", 0.0)),
         entry.get("budget", {}),
         bool(entry.get("background", False)),
+        event.get("after", ""),
+        event.get("where", {}),
     )
 
 

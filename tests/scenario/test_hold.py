@@ -104,6 +104,18 @@ def test_a_fault_begins_some_time_after_the_third_event() -> None:
     assert holder.waits_for() == "event layer number 3, 0.5 s after it"
 
 
+def test_a_fault_begins_at_an_event_that_says_something_behind_another_one() -> None:
+    entry = ENTRY._replace(at_seconds=None, event="layer", nth=1, after="loss.end", where={"layer": 10})
+    holder = Holder(entry, Stage(Held()))
+    holder.hear("layer", 1.0, {"layer": 10})
+    holder.hear("loss.end", 2.0)
+    holder.hear("layer", 3.0, {"layer": 9, "request": 4})
+    assert holder.due is None
+    holder.hear("layer", 4.0, {"layer": 10, "request": 4})
+    assert holder.due == 4.0
+    assert holder.waits_for() == "event layer with layer 10 number 1 after loss.end"
+
+
 def test_a_fault_ends_when_its_budget_is_used_up(monkeypatch: pytest.MonkeyPatch) -> None:
     counts = iter([{"hit": 10}, {"hit": 99}, {"hit": 100}, {"hit": 1000}])
     monkeypatch.setattr(injector_proof, "counts", lambda *_: next(counts))

@@ -46,6 +46,11 @@ def test_a_good_scenario_is_well_formed(tmp_path: Path, book: Rulebook) -> None:
         ({"timeline": injection(parameters={"percent": 1})}, "/parameters/percent", "used nowhere"),
         ({"timeline": injection() * 2}, "/timeline/1/name", "earlier one"),
         ({"timeline": injection(at_seconds=None, at_event={"event": "loss.end"})}, "/timeline/0/at_event/event", "no earlier fault"),
+        (
+            {"timeline": injection(at_seconds=None, at_event={"event": "layer", "after": "flap.end"})},
+            "/timeline/0/at_event/after",
+            "no earlier fault",
+        ),
         ({"timeline": injection(for_seconds=400)}, "/abort/run_seconds", "over before"),
         ({"topology": {"rate": "fast"}}, "/topology", "wanted a rate"),
         ({"topology": {"hosts": 99}}, "/topology", "wanted 2 to 16"),
