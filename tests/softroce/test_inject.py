@@ -93,7 +93,8 @@ PATH_FAULTS = [
     ("reorder", {"percent": 5}),
     ("duplicate", {"percent": 20}),
     ("jitter", {"ms": 30, "vary": 5}),
-    ("queue-limit", {"bytes": 8400}),
+    ("queue-limit", {"bytes": 8400, "mbit": 20}),
+    ("cnp-storm", {"victim": "h2", "rate": 50}),
 ]
 
 
