@@ -134,7 +134,7 @@ class Engine:
     def _fresh(self, c: Columns) -> np.ndarray:
         # False for packets that a mirror delivered twice: the same IP ID and bytes within DUPLICATE_NS. TTL, TOS and checksums may
         # differ between two taps. A sender that leaves the IP ID constant, as all do with IPv6, repeats itself with the same
-        # bytes: those only count as possible, unless nearly each of its packets comes twice.
+        # bytes, and CNPs have no other: those only count as possible, unless nearly each of its packets comes twice.
         window = np.lib.stride_tricks.sliding_window_view(c.data, 32)[c.bth].view("<u8")
         mixed = self.streams.mixed(
             c.src[:, 1],
@@ -171,9 +171,11 @@ class Engine:
             seen = np.unique(c.ip_id[mine])
             if mine.sum() >= 8 and (mirrored & mine).sum() >= MIRRORED * mine.sum():
                 twice |= mirrored & mine
-            elif len(seen) < 2 or len(seen) < 0.3 * (mine & ~twice).sum():
-                self.possible_duplicates += int((twice & mine).sum())
-                twice &= ~mine
+                continue
+            if len(seen) >= 2 and len(seen) >= 0.3 * (mine & ~twice).sum():
+                mine &= c.opcode == headers.CNP
+            self.possible_duplicates += int((twice & mine).sum())
+            twice &= ~mine
         self.duplicates += int(twice.sum())
         self.duplicate_frames = (self.duplicate_frames + c.frame[twice][:3].tolist())[:3]
         return ~twice

@@ -237,6 +237,13 @@ def test_equal_packets_of_a_sender_with_a_constant_ip_id_stay() -> None:
     assert found.tables["flow"][0]["packets"] == 4
 
 
+def test_equal_cnps_of_an_adapter_that_counts_ip_ids_elsewhere_stay() -> None:
+    notices = [(2 * MS + n * 50 * US, frame(bth(0x81, QP, 0) + bytes(16), B, A, ip_id=0)) for n in range(5)]
+    found = looked(clean(100, 200) + notices)
+    row = found.tables["capture"][0]
+    assert (row["duplicates"], row["possible_duplicates"], row["cnps"]) == (0, 4, 5)
+
+
 def test_two_pairs_of_qps_with_the_same_psns_are_not_mixed_up() -> None:
     frames = []
     for n in range(50):
