@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from rdmadiag.cli import _options, _output
+from rdmadiag.errors import BadInput
 
 HELP = """Say what packet captures of RoCEv2 traffic show: flows, losses, NAKs, stalls, congestion, and why.
 
@@ -20,6 +21,7 @@ Examples:
   rdmadiag pcap trace.pcap                     every flow, and what is wrong
   rdmadiag pcap trace.pcapng.gz --qp 0x22      one queue pair, in full
   rdmadiag pcap trace.pcap --timeline qp.svg   PSNs over time with repeats, NAKs, CNPs; goodput
+  rdmadiag pcap trace.pcap --timeline qp.csv   the same flow by interval: goodput, CE share, NAKs, CNPs
   rdmadiag pcap --tap sender.pcap --tap receiver.pcap     on which side of a hop packets are lost
   rdmadiag pcap trace.pcap --format csv > flows.csv
   tcpdump -i eth0 -s 128 -w - udp port 4791 | rdmadiag pcap -      until Ctrl-C
@@ -118,7 +120,11 @@ class _Pcap(click.Command):
     help="Two QPs that are connected, where the capture does not tell.",
 )
 @click.option("--qp", metavar="QPN", help="Show one queue pair in full (either end's number).")
-@click.option("--timeline", metavar="FILE", help="Draw the flow of --qp, or the one with most trouble: .png or .svg.")
+@click.option(
+    "--timeline",
+    metavar="FILE",
+    help="The flow of --qp, or the one with most trouble, over time: a picture (.png, .svg) or a table (.csv).",
+)
 @click.option(
     "--expect", type=_options.PATH, help="Expectation file: dscp, cnp_dscp, ecn (1) that the site's policy wants."
 )
@@ -334,4 +340,17 @@ def _draw(result: dict[str, Any], path: str) -> None:
         if isinstance(part, given.GivenCapture):
             analysis.columns_of(part.stream, part.path, collector)
             part.stream.close()
-    timeline.draw(collector, path)
+    if path.endswith(".csv"):
+        out = io.StringIO()
+        csv.writer(out, lineterminator="\n").writerows([timeline.HEAD, *timeline.table(collector)])
+        _write(path, out.getvalue())
+    else:
+        timeline.draw(collector, path)
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(path, "w") as file:
+            file.write(text)
+    except OSError as error:
+        raise BadInput(f"--timeline {path}: cannot be written: {error.strerror}") from error

@@ -15,6 +15,8 @@ WANTED = 90
 
 KINDS = ("nodes", "reports", "faults", "texts", "captures", "runs")
 """Folders of evidence below the data folder; whatever holds an origin or an expectation is one piece of it."""
+NODE = "node.txt"
+"""What else is known of the node between whose ends two captures were made."""
 
 
 def default_folder() -> str:
@@ -55,8 +57,8 @@ def fired(data: str, progress: Callable[[str], None] = lambda text: None) -> dic
     for folder in pieces(data):
         name = os.path.basename(folder)
         progress(name)
-        if taps := _taps(folder):
-            for rule in taps:
+        if taps := taps_of(folder):
+            for rule in sorted({f["rule"] for f in taps["findings"] if f["answer"] == "confirmed"}):
                 found.setdefault(rule, []).append(name)
             continue
         expect = os.path.join(folder, "expect.json")
@@ -67,15 +69,18 @@ def fired(data: str, progress: Callable[[str], None] = lambda text: None) -> dic
     return found
 
 
-def _taps(folder: str) -> set[str]:
-    # Two captures of one path: what is confirmed between them.
+def taps_of(folder: str) -> dict[str, Any] | None:
+    """Return the report of two captures of one path (tap-1..., tap-2...), with what is known of their node beside; None without two."""
     from rdmadiag.diagnose import wire
 
-    names = [name for name in sorted(os.listdir(folder)) if name.startswith("tap-")] if os.path.isdir(folder) else []
-    if len(names) != 2:
-        return set()
-    report = wire.look([], [os.path.join(folder, name) for name in names]).report
-    return {finding["rule"] for finding in report["findings"] if finding["answer"] == "confirmed"}
+    names = sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+    taps = [os.path.join(folder, name) for name in names if name.startswith("tap-")]
+    if len(taps) != 2:
+        return None
+    if NODE not in names:
+        return wire.look([], taps).report
+    given, *both = (f"node={path}" for path in (os.path.join(folder, NODE), *taps))
+    return check.check(check.Request(given=(given,), taps=tuple(both), budget=60.0)).report
 
 
 def planned(data: str) -> dict[str, str]:

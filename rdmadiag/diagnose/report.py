@@ -141,18 +141,14 @@ def _cable(evidence: Evidence, findings: Sequence[dict[str, Any]]) -> None:
 
 def _name_limits(evidence: Evidence, findings: Sequence[dict[str, Any]]) -> None:
     # What is read from a capture is as good as the capture: each finding says what that one cannot show. Two taps have two.
-    captures = evidence.db.execute(
-        "SELECT node, origin, cannot_show FROM capture WHERE cannot_show IS NOT NULL"
-    ).fetchall()
-    known = {(node, origin): text for node, origin, text in captures}
+    known = dict(evidence.db.execute("SELECT origin, cannot_show FROM capture WHERE cannot_show IS NOT NULL"))
+    for one, two in evidence.db.execute("SELECT DISTINCT file_a, file_b FROM tap_loss") if known else ():
+        known[f"{one} and {two}"] = " / ".join(dict.fromkeys(known[file] for file in (one, two) if file in known))
     for finding in findings if known else ():
         if finding["layer"] != "wire":
             continue
-        origins = {row.get("origin") for row in finding["evidence"]}
-        found = [known.get((finding["subject"].get("node"), origin)) for origin in origins]
-        texts = [text for text in found if text]
-        if finding["subject"].get("node") == "taps":
-            texts = list(known.values())
+        origins = sorted({str(row.get("origin")) for row in finding["evidence"]})
+        texts = [known[origin] for origin in origins if origin in known]
         if texts:
             finding["cannot_show"] = " / ".join(dict.fromkeys(texts))
 

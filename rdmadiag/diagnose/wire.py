@@ -119,6 +119,8 @@ def compared(
     found = [_read(evidence, spec, progress, tap, pairs) for spec, tap in zip(taps, both, strict=True)]
     for tap, analysed in zip(both, found, strict=True):
         tap.until = analysed.until
+        (row,) = analysed.tables["capture"]
+        tap.file = row["file"]
     outcome = compare(*both)
     place = " and ".join(given.shown(given.split(spec)[1]) for spec in taps)
     nodes = {given.split(spec)[0] for spec in taps}

@@ -1331,6 +1331,9 @@ CREATE TABLE flow (
   response_hole_frame INTEGER, -- frame after the first of them
   acks INTEGER,              -- ACKs [count]
   ackreq_per_packet REAL,    -- share of requests that ask for an ACK
+  packets_per_ack REAL,      -- requests for each ACK
+  acks_ahead INTEGER,        -- ACKs that name a PSN which was not sent, to the end of the capture [count]
+  acks_ahead_frame INTEGER,  -- the first one's frame
   last_credits INTEGER,      -- credits in the last AETH [count]; NULL unlimited
   pmtu INTEGER,              -- path MTU seen [bytes]
   timeout_seen_ms REAL,      -- time between sends of one request, median [ms]
@@ -1354,23 +1357,30 @@ CREATE TABLE flow (
   ce INTEGER,                -- requests marked CE [count]
   ce_share REAL,             -- their share
   ce_frame INTEGER,          -- the first one's frame
+  answer_ce INTEGER,         -- answers marked CE [count]
+  answer_ce_share REAL,      -- their share
   ect INTEGER,               -- requests with ECT(0) or ECT(1) [count]
   not_ect INTEGER,           -- requests without ECN [count]
   cnps INTEGER,              -- CNPs for the requester's QP [count]
   cnp_dscp INTEGER,          -- DSCP of the first CNP
   cnp_frame INTEGER,         -- its frame
+  cnps_per_second REAL,      -- CNPs between the first and the last [1/s]
   cnp_gap_us_min REAL,       -- shortest time between two CNPs [us]
   ce_per_cnp REAL,           -- CE marks for each CNP
   ce_to_cnp_us REAL,         -- first CE mark to first CNP [us]
   gbps_before_cnp REAL,      -- payload in the millisecond before a CNP, mean [Gb/s]
   gbps_after_cnp REAL,       -- payload in the millisecond after a CNP, mean [Gb/s]
+  cnp_recovery_ms REAL,      -- from a first CNP until the rate is nine tenths of what it was, median [ms]; NULL where it never was
   icrc_bad INTEGER,          -- requests whose ICRC is wrong [count]
   icrc_bad_frame INTEGER,    -- the first one's frame
+  icrc_bad_resent INTEGER,   -- of their PSNs those that came again, and right [count]
+  changed_resends INTEGER,   -- packets that came again with another payload before they were acknowledged [count]
+  changed_frames TEXT,       -- frames of the first, before and again
   illegal INTEGER,           -- requests whose opcode cannot follow the one before [count]
   illegal_frame INTEGER,     -- the first one's frame
   bad_length INTEGER,        -- WRITEs whose RETH length is not that of their payload [count]
   bad_length_frame INTEGER,  -- the first one's frame
-  msn_back INTEGER,          -- answers whose MSN is below the one before [count]
+  msn_back INTEGER,          -- answers whose MSN is below the one before, though their PSN goes on [count]
   msn_back_frame INTEGER,    -- the first one's frame
   other_mac INTEGER,         -- packets of this flow with another source MAC address [count]
   other_mac_frame INTEGER,   -- the first one's frame
@@ -1379,6 +1389,9 @@ CREATE TABLE flow (
   other_dscp INTEGER,        -- packets with another DSCP [count]
   other_dscp_frame INTEGER,  -- the first one's frame
   other_mig INTEGER,         -- packets with another MigReq bit [count]
+  ip_id_steps INTEGER,       -- packets whose IP ID is a little above that of the packet before them [count]
+  odd_ip_ids INTEGER,        -- packets whose IP ID is anywhere else [count]
+  odd_ip_id_frame INTEGER,   -- the first one's frame
   mig INTEGER,               -- MigReq bit of its first request: adapters set it, rdma_rxe does not
   frames TEXT,               -- first and last frame
   filter TEXT,               -- tshark display filter that shows it
@@ -1406,6 +1419,7 @@ CREATE TABLE flow_nak (
   size_bytes INTEGER,        -- its DMA length [bytes]
   rkey_served_elsewhere INTEGER, -- requests with the same R_Key that were acknowledged before [count]
   requests_after INTEGER,    -- requests sent after it, for NAKs that end a QP [count]
+  flows_after INTEGER,       -- other flows between the two hosts that went on after it, for NAKs that end a QP [count]
   contradicted INTEGER,      -- 1 when a later ACK acknowledged what it refused
   never_sent INTEGER,        -- 1 when its PSN lies beyond everything sent
   below_window INTEGER,      -- 1 when its PSN was acknowledged before, or lies before the first request captured
@@ -1485,12 +1499,14 @@ CREATE TABLE tap_loss (
   both INTEGER,              -- packets seen at both taps [count]
   only_a INTEGER,            -- packets seen at the first tap only [count]
   only_b INTEGER,            -- packets seen at the second tap only [count]
+  changed INTEGER,           -- packets seen at both with the same IP ID, length and PSN, and other bytes [count]
   a_first INTEGER,           -- 1 when packets pass the first tap before the second, 0 when after; NULL cannot be told
   told_by TEXT,              -- what says which tap is passed first: 'delay' (of both directions, without comparing clocks), 'losses' (taken for the side that has more)
   delay_us REAL,             -- first tap to second, median, by the clocks of the captures [us]
-  frames_a TEXT,             -- frames of the first capture that the second lacks
-  frames_b TEXT,             -- frames of the second capture that the first lacks
-  filter TEXT,               -- tshark display filter for the capture that has them
+  file_a TEXT,               -- path of the first capture
+  file_b TEXT,               -- path of the second
+  frames_a TEXT,             -- the first frames of the first capture that the second lacks, else those that were changed
+  frames_b TEXT,             -- the first frames of the second capture that the first lacks, else those that were changed
   origin TEXT                -- both paths
 );
 
@@ -1542,6 +1558,17 @@ CREATE TABLE tap_path (
   train_gap_us_p50 REAL,     -- time between arrivals of packets sent within 2 ms of each other, median [us]
   train_gap_us_p90 REAL,     -- the same, 90th percentile [us]
   train_gbps REAL,           -- rate at which such packets of 1000 bytes and more come out, median [Gb/s]
+  sender_file TEXT,          -- path of the capture that is nearer to the sender
+  receiver_file TEXT,        -- path of the other
+  frames_lost TEXT,          -- the first packets that were lost, frames of sender_file
+  frames_lost_at_end TEXT,   -- the first of those behind the last that passed, frames of sender_file
+  frames_again TEXT,         -- the first packets that came again, frames of receiver_file, as all that follow
+  frames_changed_payload TEXT, -- the first that were changed with opcode and R_Key as they were
+  frames_changed_opcode TEXT, -- the first with another opcode
+  frames_changed_rkey TEXT,  -- the first with another R_Key
+  frames_overtaken TEXT,     -- the first that were overtaken
+  frames_slow TEXT,          -- those of the second half that took longest
+  frames_stop TEXT,          -- those of them that came last after another that was sent within 2 ms of them
   origin TEXT                -- both paths
 );
 
@@ -1563,7 +1590,10 @@ CREATE TABLE tap_packet (
   overtaken INTEGER,         -- as in tap_path [count]
   marked INTEGER,            -- as in tap_path [count]
   psn_ahead INTEGER,         -- strange packets: PSNs from the last known packet of their flow, median [count]
-  frames TEXT,               -- the first frames, in the capture that has them
+  sender_file TEXT,          -- as in tap_path
+  receiver_file TEXT,        -- as in tap_path
+  frames_lost TEXT,          -- the first packets that were lost, frames of sender_file
+  frames_strange TEXT,       -- the first strange packets, frames of receiver_file
   origin TEXT                -- both paths
 );
 

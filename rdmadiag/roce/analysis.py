@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from rdmadiag.roce import capture, columns, flows
+from rdmadiag.roce import capture, cm, columns, flows
 from rdmadiag.roce.columns import Columns
 from rdmadiag.roce.engine import Engine
 from rdmadiag.roce.pairing import Connection
@@ -77,7 +77,7 @@ def analyse(
         "flow": found,
         "flow_nak": naks,
         "flow_resend": resends,
-        "cm_handshake": flows.handshakes(engine),
+        "cm_handshake": cm.rows(engine.connections, engine.last_time),
         "flow_control": list(pauses.values()),
     }
     return result

@@ -171,3 +171,37 @@ def take(c: Columns, rows: np.ndarray, into: Connections) -> None:
         if message is not None:
             src, dst = address(*c.src[row]), address(*c.dst[row])
             into.add(src, dst, int(c.time[row]), int(c.frame[row]), message)
+
+
+def rows(connections: Connections, last_time: int) -> list[dict[str, Any]]:
+    """Return rows of table cm_handshake, of a capture that ends at `last_time` [ns]."""
+    found = []
+    for entry in connections.all:
+        req, rep, rej = entry["req"], entry.get("rep", {}), entry.get("rej", {})
+        found.append(
+            {
+                "src": entry["src"],
+                "dst": entry["dst"],
+                "state": entry["state"],
+                "req_frame": entry["req_frame"],
+                "req_sent": entry["req_sent"],
+                "qpn": req["qpn"],
+                "peer_qpn": rep.get("qpn"),
+                "starting_psn": req["starting_psn"],
+                "peer_starting_psn": rep.get("starting_psn"),
+                "path_mtu": req["path_mtu"],
+                "timeout": req["timeout"],
+                "retry_cnt": req["retry_cnt"],
+                "rnr_retry": req["rnr_retry"],
+                "peer_rnr_retry": rep.get("rnr_retry"),
+                "rej_frame": entry.get("rej_frame"),
+                "rej_reason": rej.get("reason"),
+                "rej_meaning": rej.get("meaning"),
+                "rep_frame": entry.get("rep_frame"),
+                "rtu_frame": entry.get("rtu_frame"),
+                "dreq_frame": entry.get("dreq_frame"),
+                "answer_ms": (entry["rep_time"] - entry["req_time"]) / 1e6 if "rep_time" in entry else None,
+                "silent_seconds": (last_time - entry["req_time"]) / 1e9,
+            }
+        )
+    return found

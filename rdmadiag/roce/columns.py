@@ -81,6 +81,8 @@ class Columns:
     data: np.ndarray
     smac: np.ndarray
     """Source MAC address as an integer, 0 where the link has none."""
+    header_crc: np.ndarray | None = None
+    """CRC of each packet's headers to the end of the BTH, where its ICRC is checked: `icrc` fills it."""
     pauses: list[tuple[int, int, int, int, tuple[int, ...]]] = field(default_factory=list)
     """PFC and pause frames: frame number, time [ns], source MAC, 1 for PFC, quanta by priority (one value for a global pause)."""
 
@@ -104,12 +106,26 @@ class Columns:
     def icrc(self) -> np.ndarray:
         """Return icrc.GOOD, BAD, or UNCHECKABLE (cut, or lengths that contradict) for every packet."""
         result = np.zeros(len(self), np.uint8)
+        self.header_crc = np.zeros(len(self), np.uint32)
         rows = np.nonzero(self.whole & (self.payload >= 0))[0]
         if len(rows):
-            result[rows] = icrc.check(
+            result[rows], self.header_crc[rows] = icrc.check(
                 self.data, self.l3[rows], self.bth[rows], self.end[rows], self.version[rows], self.roce1[rows]
             )
         return result
+
+    def contents(self, rows: np.ndarray, state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return what tells the payload of some packets apart, and how: icrc.GOOD by header CRC (high half) and ICRC (low), BAD not at all,
+        UNCHECKABLE (cut) by the last eight bytes that were kept of it. `state` is what `icrc` returned.
+        """
+        last = _window(self.data, 8)[np.maximum(self.end[rows] - 8, 0)].view("<u8")[:, 0]
+        kind = state[rows]
+        kept = self.end[rows] - self.bth[rows] - headers.HEADER_BYTES[self.opcode[rows]] >= 8
+        kind = np.where((kind == icrc.UNCHECKABLE) & (self.whole[rows] | ~kept), icrc.BAD, kind)
+        sealed = last >> np.uint64(32)
+        if self.header_crc is not None:
+            sealed |= self.header_crc[rows].astype(np.uint64) << np.uint64(32)
+        return np.where(kind == icrc.GOOD, sealed, last), kind
 
 
 def _window(data: np.ndarray, size: int) -> np.ndarray:

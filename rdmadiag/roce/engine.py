@@ -17,6 +17,8 @@ DUPLICATE_NS = 200_000
 """The same packet seen again within this time was mirrored twice [ns]."""
 MIRRORED, MIRRORED_NS = 0.45, 10_000_000
 """Where so large a share of a sender's packets comes twice within this time [ns], they are mirrored, whatever its IP ID says."""
+IP_ID_STEP = 4096
+"""A sender that counts its IP IDs up, for all its flows, is at most so much further between two packets of one."""
 SENDERS = 1 << 12
 """Most senders of packets with a wrong ICRC that are told apart."""
 
@@ -77,7 +79,7 @@ class Engine:
         cm.take(c, np.sort(s.order[space[s.order] == headers.DATAGRAM]), self.connections)
         self._totals(c, s, state)
         self._told(s)
-        self.psn.take(c, s)
+        self.psn.take(c, s, state)
 
     def _told(self, s: Segments) -> None:
         # Only where there are new streams or handshakes since.
@@ -118,7 +120,11 @@ class Engine:
         return sum(count for sender, count in self._bad_from.items() if sender not in good)
 
     def _odd_headers(self, c: Columns, usable: np.ndarray) -> None:
-        wrong = usable & (c.payload < 0) & headers.LAID_OUT[c.opcode]
+        pad = c.flags >> 4 & 3
+        inner = (
+            headers.FIRST[c.opcode] | headers.MIDDLE[c.opcode]
+        )  # those have no pad, and all together are a multiple of 4 bytes
+        wrong = usable & ((c.payload < 0) | (c.payload + pad & 3 != 0) | inner & (pad > 0)) & headers.LAID_OUT[c.opcode]
         if wrong.any():
             self.malformed += int(wrong.sum())
             self.malformed_frames = (self.malformed_frames + c.frame[wrong][:3].tolist())[:3]
@@ -203,6 +209,7 @@ class Engine:
             self._first(t, name, s, mine != theirs[s.stream], c, name + "_frame")
         t["other_sport"][ids] += add((c.sport[o] != t["sport"][s.stream]).astype(np.int64), at)
         t["other_mig"][ids] += add(((c.flags[o] >> 6 & 1) != t["mig"][s.stream]).astype(np.int64), at)
+        self._ip_ids(t, s, c)
         self.series.take(t, s, c.time[o], c.payload[o])
         notices = np.nonzero(headers.SPACE[c.opcode[o]] == headers.NOTICE)[0]
         if len(notices):
@@ -214,6 +221,16 @@ class Engine:
                     t["min_gap"][stream] = gap
         if len(notices):
             self.series.notices(s.stream[notices], c.time[o][notices], c.frame[o][notices])
+
+    def _ip_ids(self, t: np.ndarray, s: Segments, c: Columns) -> None:
+        # A sender that counts its IP IDs up: packets whose ID does not go on in its row are of another sender, or a row of another.
+        step = np.diff(c.ip_id[s.order], prepend=0)
+        step[s.start] = c.ip_id[s.order[s.start]] - t["last_ip_id"][s.ids]
+        step &= 0xFFFF
+        odd = step > IP_ID_STEP
+        t["id_steps"][s.ids] += np.add.reduceat(((step > 0) & ~odd).astype(np.int64), s.start)
+        t["last_ip_id"][s.ids] = c.ip_id[s.order[np.append(s.start[1:], len(s.order)) - 1]]
+        self._first(t, "id_odd", s, odd, c, "id_odd_frame")
 
     @staticmethod
     def _first(t: np.ndarray, name: str, s: Segments, here: np.ndarray, c: Columns, frame: str, time: str = "") -> None:

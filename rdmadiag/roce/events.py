@@ -52,6 +52,8 @@ class Run(NamedTuple):
     is_read: bool
     goes_on: bool = False
     """It goes on where the last packet of the chunk before ended."""
+    changed: tuple[tuple[int, int, int], ...] = ()
+    """Packets whose payload is another one than before: PSN, and the frame of the last time and of this."""
 
 
 @dataclass
@@ -116,7 +118,11 @@ class Track:
         self.contradicted: list[int] = []
         self.never_sent: list[int] = []
         self.below_window: list[int] = []
-        self.changed: list[int] = []
+        self.changed, self.changed_frames = 0, ""
+        """Packets that were sent again with another payload before they were acknowledged, and both frames of the first."""
+        self.bad: set[int] = set()
+        self.bad_seen: set[int] = set()
+        """PSNs of requests whose ICRC is wrong: those that did not come again, and all."""
         self.late: tuple[Run, Nak] | None = None
         """The run that filled a hole last, and the NAK before it, where it is no more than what was missing."""
         self.ahead: deque[tuple[int, int]] = deque(maxlen=16)
@@ -152,8 +158,26 @@ class Track:
             self.rnr_start = nak.un
             self.most_rnr = max(self.most_rnr, self.rnr_count)
 
+    def broken(self, un: int) -> None:
+        """Take a request whose ICRC is wrong."""
+        if len(self.bad_seen) < HOLES:
+            self.bad.add(un)
+            self.bad_seen.add(un)
+
     def run(self, run: Run) -> str:
         """Take a run of repeated or late PSNs. Returns its cause."""
+        cause = self._run(run)
+        if self.bad:
+            self.bad -= {un for un in self.bad if run.start <= un < run.end}
+        other = [
+            frames for un, *frames in run.changed if un >= run.acked and cause not in ("answer_lost", "after_fatal")
+        ]
+        if other:
+            self.changed_frames = self.changed_frames or ", ".join(map(str, other[0]))
+            self.changed += len(other)
+        return cause
+
+    def _run(self, run: Run) -> str:
         if run.goes_on and self.last_cause in self.resends:
             begun = self.resends[self.last_cause]
             begun.packets, begun.payload = begun.packets + run.packets, begun.payload + run.payload

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from rdmadiag.explain import ack_timeout, aeth, rnr_timer
-from rdmadiag.roce import headers, pairing
+from rdmadiag.roce import congestion, headers, pairing
 from rdmadiag.roce.columns import address
 from rdmadiag.roce.engine import Engine
 from rdmadiag.roce.events import Track
@@ -26,7 +26,7 @@ FATAL = {0x61, 0x62, 0x63, 0x64}
 _COUNTS = (
     "resends", "resent_packets", "resent_bytes", "resends_after_nak", "resends_after_rnr", "resends_timeout", "resends_read_rerequest",
     "resends_answer_lost", "resends_after_fatal", "resends_unexplained", "holes_reordered", "holes_lost_before_tap", "holes_capture_loss",
-    "holes_open", "lost_request_before_tap", "lost_request_after_tap", "lost_answer_after_tap",
+    "holes_open", "lost_request_before_tap", "lost_request_after_tap", "lost_answer_after_tap", "icrc_bad_resent", "changed_resends",
 )  # fmt: skip
 FLOWS = 5_000
 """Most flows that become rows: the ones with trouble first, then the largest."""
@@ -114,6 +114,10 @@ class _Context:
             row["response_hole_frame"] = int(answers["response_hole_frame"]) or None
             row["msn_back"], row["msn_back_frame"] = int(answers["msn_back"]), int(answers["msn_back_frame"]) or None
             row["last_credits"] = _credits(int(answers["last_credit"]))
+            row["packets_per_ack"] = row["packets"] / row["acks"] if row["acks"] else None
+            beyond = int(e["ahead_un"]) >= int(e["expected"])  # what was sent later was captured late
+            row["acks_ahead"] = int(e["ahead"]) if beyond else 0
+            row["acks_ahead_frame"] = int(e["ahead_frame"]) if beyond else None
         row["icrc_bad"] = int(e["icrc_bad"])
         row["icrc_bad_frame"] = int(e["bad_frame"]) or None
         for name in ("illegal", "bad_length"):
@@ -147,6 +151,9 @@ class _Context:
             row[f"{name}_frame"] = next((int(part[f"{name}_frame"]) for part in both if part[name]), None)
         row["other_mig"] = sum(int(part["other_mig"]) for part in both)
         row["other_sports"] = int(e["other_sport"])
+        row["ip_id_steps"] = sum(int(part["id_steps"]) for part in both)
+        row["odd_ip_ids"] = sum(int(part["id_odd"]) for part in both)
+        row["odd_ip_id_frame"] = next((int(part["id_odd_frame"]) for part in both if part["id_odd"]), None)
         row["sport"] = int(e["sport"])
         row["dscp"] = int(e["dscp"])
         row["pkey"], row["mig"] = int(e["pkey"]), int(e["mig"])
@@ -158,31 +165,20 @@ class _Context:
         row["ce_frame"] = int(e["first_ce_frame"]) or None
         if answers is None:
             return
+        row["answer_ce"], row["answer_ce_share"] = int(answers["ce"]), int(answers["ce"]) / int(answers["packets"])
         n = self.notices.get((e["dst"].tobytes(), e["src"].tobytes(), int(answers["destqp"])))
         row["cnps"] = int(self.t["packets"][n]) if n is not None else 0
         if n is None:
             return
         cnp = self.t[n]
         row["cnp_dscp"], row["cnp_frame"] = int(cnp["dscp"]), int(cnp["first_frame"])
+        span = int(cnp["last_time"] - cnp["first_time"])
+        row["cnps_per_second"] = (row["cnps"] - 1) * 1e9 / span if span > 0 else None
         row["cnp_gap_us_min"] = int(cnp["min_gap"]) / 1e3 if cnp["min_gap"] >= 0 else None
         if row["ce"]:
             row["ce_per_cnp"] = row["ce"] / row["cnps"]
             row["ce_to_cnp_us"] = (int(cnp["first_time"]) - int(e["first_ce_time"])) / 1e3
-        row |= self._rates(number, n)
-
-    def _rates(self, number: int, notice: int) -> dict[str, Any]:
-        # Payload in the interval before and after each CNP, where intervals are 1 ms.
-        series = self.engine.series
-        bins = series.bins[series.bins[:, 0] == number]
-        times = series.notice_time[series.notice_stream == notice][:2000]
-        if series.bin_ns > 1_000_000 or not len(bins) or not len(times):
-            return {}
-        by_bin = dict(zip(bins[:, 1].tolist(), bins[:, 2].tolist(), strict=True))
-        slots = (times // series.bin_ns).tolist()
-        before = [by_bin.get(slot - 1, 0) for slot in slots]
-        after = [by_bin.get(slot + 1, 0) for slot in slots]
-        scale = 8e-9 / (series.bin_ns / 1e9)
-        return {"gbps_before_cnp": statistics.fmean(before) * scale, "gbps_after_cnp": statistics.fmean(after) * scale}
+        row |= congestion.rates(self.engine.series, number, n)
 
     @staticmethod
     def _events(row: dict[str, Any], track: Track) -> None:
@@ -196,6 +192,8 @@ class _Context:
         for name, count in track.located.items():
             if name not in ("nowhere", "unknown"):
                 row[f"lost_{name}"] = count
+        row["icrc_bad_resent"] = len(track.bad_seen) - len(track.bad)
+        row["changed_resends"], row["changed_frames"] = track.changed, track.changed_frames or None
         if row["answers_seen"] != 1:
             return
         row["nak_sequence"] = track.nak_counts.get(0x60, 0)
@@ -275,11 +273,21 @@ class _Context:
             entry |= {name: row[name] for name in ("flow", "src", "dst", "qpn", "peer_qpn")}
             if value in FATAL:
                 entry["requests_after"] = track.after_fatal
+                entry["flows_after"] = self._flows_after(row["flow"], first)
                 entry["contradicted"] = int(any(frame in track.contradicted for frame in track.nak_frames[value]))
             entry["never_sent"] = int(any(frame in track.never_sent for frame in track.nak_frames[value]))
             entry["below_window"] = int(any(frame in track.below_window for frame in track.nak_frames[value]))
             found.append(entry)
         return found
+
+    def _flows_after(self, number: int, nak: Any) -> int | None:
+        # Other flows between the two hosts that went on after a NAK.
+        if nak is None:
+            return None
+        t, mine = self.t, self.t[number]
+        alike = (t["space"] == REQUEST) & (t["src"] == mine["src"]).all(1) & (t["dst"] == mine["dst"]).all(1)
+        alike[number] = False
+        return int((alike & (t["last_time"] > nak.time)).sum())
 
     @staticmethod
     def _nak(value: int, count: int, track: Track, first: Any) -> dict[str, Any]:
@@ -345,37 +353,3 @@ class _Context:
 
 def _credits(syndrome: int) -> int | None:
     return aeth.CREDITS[syndrome] if 0 <= syndrome < aeth.UNLIMITED else None
-
-
-def handshakes(engine: Engine) -> list[dict[str, Any]]:
-    """Return rows of table cm_handshake."""
-    rows = []
-    for entry in engine.connections.all:
-        req, rep, rej = entry["req"], entry.get("rep", {}), entry.get("rej", {})
-        rows.append(
-            {
-                "src": entry["src"],
-                "dst": entry["dst"],
-                "state": entry["state"],
-                "req_frame": entry["req_frame"],
-                "req_sent": entry["req_sent"],
-                "qpn": req["qpn"],
-                "peer_qpn": rep.get("qpn"),
-                "starting_psn": req["starting_psn"],
-                "peer_starting_psn": rep.get("starting_psn"),
-                "path_mtu": req["path_mtu"],
-                "timeout": req["timeout"],
-                "retry_cnt": req["retry_cnt"],
-                "rnr_retry": req["rnr_retry"],
-                "peer_rnr_retry": rep.get("rnr_retry"),
-                "rej_frame": entry.get("rej_frame"),
-                "rej_reason": rej.get("reason"),
-                "rej_meaning": rej.get("meaning"),
-                "rep_frame": entry.get("rep_frame"),
-                "rtu_frame": entry.get("rtu_frame"),
-                "dreq_frame": entry.get("dreq_frame"),
-                "answer_ms": (entry["rep_time"] - entry["req_time"]) / 1e6 if "rep_time" in entry else None,
-                "silent_seconds": (engine.last_time - entry["req_time"]) / 1e9,
-            }
-        )
-    return rows

@@ -81,11 +81,11 @@ def masked_headers(l3: np.ndarray, version: int, udp: bool) -> np.ndarray:
 
 def check(
     data: np.ndarray, l3: np.ndarray, bth: np.ndarray, end: np.ndarray, version: np.ndarray, roce1: np.ndarray
-) -> np.ndarray:
+) -> tuple[np.ndarray, np.ndarray]:
     """Compare the ICRC of whole packets with what they carry.
 
     `data`: the bytes of all packets; `l3`, `bth`, `end`: where the L3 header and BTH of each packet start and its ICRC ends;
-    `version`: 4 or 6; `roce1`: no UDP header. Returns GOOD or BAD for each.
+    `version`: 4 or 6; `roce1`: no UDP header. Returns GOOD or BAD for each, and the CRC of its headers to the end of the BTH.
     """
     state = np.zeros(len(l3), np.uint32)
     layout = (bth - l3) << 4 | version.astype(np.int64) << 1 & 14 | roce1
@@ -95,6 +95,7 @@ def check(
         for part in np.array_split(rows, max(1, len(rows) >> 16)):
             window = np.lib.stride_tricks.sliding_window_view(data, length + 12)[l3[part]]
             state[part] = crc32_rows(masked_headers(window, ip, not first))
+    headers = state.copy()
     rest = end - 4 - (bth + 12)
     for size in np.unique(rest[rest <= SHORT_BYTES]):
         rows = np.nonzero(rest == size)[0]
@@ -107,4 +108,12 @@ def check(
         places = zip((bth[long] + 12).tolist(), (end[long] - 4).tolist(), state[long].tolist(), strict=True)
         state[long] = np.fromiter((crc32(view[a:b], s) for a, b, s in places), np.uint32, len(long))
     carried = np.lib.stride_tricks.sliding_window_view(data, 4)[end - 4].view("<u4")[:, 0]
-    return np.where(carried == state, GOOD, BAD).astype(np.uint8)
+    return np.where(carried == state, GOOD, BAD).astype(np.uint8), headers
+
+
+def body(headers: int, icrc: int, length: int) -> int:
+    """Return what tells the bytes behind two BTHs apart, whatever the headers before them: `length` bytes, without the ICRC.
+
+    The CRC of a message is that of its headers and as many zeros, and what its body adds to it: linear, and the same for the same body.
+    """
+    return zlib.crc32(bytes(length), headers) ^ icrc

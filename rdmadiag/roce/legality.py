@@ -1,11 +1,14 @@
-"""Whether what a requester or responder sent is legal: opcode order, RETH length against the bytes that followed, MSN."""
+"""Whether what a requester or responder sent is legal: opcode order, RETH length against the bytes that followed, MSN, what ACKs name."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from rdmadiag.roce import headers
+from rdmadiag.roce import headers, icrc
 from rdmadiag.roce.columns import Columns
+
+AGAIN_NS = 5_000_000_000
+"""A PSN that comes again after this time may be another life of its QP number: what it carries is not compared [ns]."""
 
 
 def judge(c: Columns, sent: dict[str, np.ndarray], starts: np.ndarray, t: np.ndarray) -> None:
@@ -53,7 +56,10 @@ def _lengths(c: Columns, sent: dict[str, np.ndarray], follows: np.ndarray, inner
 
 
 def answers(c: Columns, o: np.ndarray, stream: np.ndarray, syndrome: np.ndarray, t: np.ndarray) -> None:
-    """Judge answers: the MSN never goes back; READ responses of one request follow each other without a hole. Notes the credits."""
+    """Judge answers: the MSN never goes back where the PSN goes on; READ responses of one request follow each other without a hole.
+
+    Notes the credits.
+    """
     with_aeth = np.nonzero(syndrome >= 0)[0]
     if len(with_aeth):
         ids, msn = stream[with_aeth], c.dense("AETH", 1, 3)[o[with_aeth]]
@@ -62,9 +68,14 @@ def answers(c: Columns, o: np.ndarray, stream: np.ndarray, syndrome: np.ndarray,
         before[1:] = msn[:-1]
         known = t["msn"][ids[starts]]
         before[starts] = np.where(known >= 0, known, msn[starts])
-        _count(t, "msn_back", ids, c.frame[o[with_aeth]], headers.deltas(msn, before) < 0)
+        named = c.psn[o[with_aeth]]
+        before_named = np.empty_like(named)
+        before_named[1:] = named[:-1]
+        before_named[starts] = t["msn_psn"][ids[starts]]
+        back = (headers.deltas(msn, before) < 0) & (headers.deltas(named, before_named) > 0)
+        _count(t, "msn_back", ids, c.frame[o[with_aeth]], back)
         ends = np.append(starts[1:], len(ids)) - 1
-        t["msn"][ids[starts]] = msn[ends]
+        t["msn"][ids[starts]], t["msn_psn"][ids[starts]] = msn[ends], named[ends]
         credit = np.where(syndrome[with_aeth] >> 5 == 0, syndrome[with_aeth], -1)
         t["last_credit"][ids[starts]] = credit[ends]
     opcode, psn = c.opcode[o], c.psn[o]
@@ -74,6 +85,38 @@ def answers(c: Columns, o: np.ndarray, stream: np.ndarray, syndrome: np.ndarray,
     open_before = headers.READ_RESPONSE[before_op] & (headers.FIRST[before_op] | headers.MIDDLE[before_op])
     hole = same & goes_on & open_before & (headers.deltas(psn, before_psn) > 1)
     _count(t, "response_holes", stream, c.frame[o], hole, "response_hole_frame")
+
+
+def ahead(stream: np.ndarray, un: np.ndarray, frame: np.ndarray, acks: np.ndarray, t: np.ndarray) -> None:
+    """Note ACKs of requests that were not sent: `un` of each by the stream of requests that it answers, -1 where that is not known."""
+    here = acks & (stream >= 0) & (un >= t["expected"][np.maximum(stream, 0)])
+    if here.any():
+        _count(t, "ahead", stream, frame, here)
+        np.maximum.at(t["ahead_un"], stream[here], un[here])
+
+
+def changed(
+    table: dict[str, np.ndarray], rows: np.ndarray, sent: dict[str, np.ndarray], again: np.ndarray, exact: np.ndarray
+) -> dict[int, tuple[int, int, int]]:
+    """Return those of packets that came again (`again` in sent, before that `rows` in table) with another payload: PSN, both frames."""
+    now = {name: sent[name][again] for name in ("opcode", "payload", "checked", "content", "time", "un", "frame")}
+    alike = exact & headers.CARRIES_DATA[now["opcode"]] & (now["checked"] != icrc.BAD)
+    alike &= (now["time"] - table["time"][rows] < AGAIN_NS) & (now["content"] != table["content"][rows])
+    for name in ("opcode", "payload", "checked"):
+        alike &= now[name] == table[name][rows]
+    found = {}
+    for n in np.nonzero(alike)[0].tolist():
+        old = int(rows[n])
+        if now["checked"][n] == icrc.GOOD:
+            size = int(headers.HEADER_BYTES[now["opcode"][n]]) - headers.BTH_BYTES + (int(now["payload"][n]) + 3 & ~3)
+            one, two = (
+                icrc.body(int(value) >> 32, int(value) & 0xFFFFFFFF, size)
+                for value in (now["content"][n], table["content"][old])
+            )
+            if one == two:
+                continue
+        found[n] = (int(now["un"][n]), int(table["frame"][old]), int(now["frame"][n]))
+    return found
 
 
 def _count(t: np.ndarray, name: str, stream: np.ndarray, frame: np.ndarray, here: np.ndarray, first: str = "") -> None:

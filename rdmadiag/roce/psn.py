@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rdmadiag.roce import headers, legality, pairing, progress
+from rdmadiag.roce import headers, icrc, legality, pairing, progress
 from rdmadiag.roce.columns import Columns
 from rdmadiag.roce.events import Hole, Nak, Run, Track
 from rdmadiag.roce.headers import REQUEST, RESPONSE
@@ -45,15 +45,15 @@ class Psn:
         self._acks = (np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64))
         self._acked_first: dict[int, int] = {}
 
-    def take(self, c: Columns, s: Segments) -> None:
-        """Take the packets of one chunk, sorted by stream."""
+    def take(self, c: Columns, s: Segments, state: np.ndarray) -> None:
+        """Take the packets of one chunk, sorted by stream; `state` says of each whether its ICRC is right."""
         t = self.streams.t
         space = t["space"][s.stream]
         request = np.nonzero(space == REQUEST)[0]
         answer = np.nonzero(space == RESPONSE)[0]
         un = self._unwrapped(c, s)
         self._path_mtu(c, s, un)
-        sent = self._requests(c, s, un, request) if len(request) else None
+        sent = self._requests(c, s, un, request, state) if len(request) else None
         table = self._joined(sent)
         self.pairs.vote(c, s, answer, table, self.order)
         self._acks, self._acked_first = (np.empty(0, np.int64),) * 3, {}
@@ -114,7 +114,9 @@ class Psn:
             )
         return width
 
-    def _requests(self, c: Columns, s: Segments, all_un: np.ndarray, rows: np.ndarray) -> dict[str, np.ndarray]:
+    def _requests(
+        self, c: Columns, s: Segments, all_un: np.ndarray, rows: np.ndarray, state: np.ndarray
+    ) -> dict[str, np.ndarray]:
         t = self.streams.t
         o, stream, un = s.order[rows], s.stream[rows], all_un[rows]
         width = self._widths(c, s, rows)
@@ -158,7 +160,9 @@ class Psn:
         va[reth_rows] = reth[:, 0:8].view(">u8")[:, 0]
         rkey[reth_rows] = reth[:, 8:12].view(">u4")[:, 0]
         size[reth_rows] = reth[:, 12:16].view(">u4")[:, 0]
+        content, checked = c.contents(o, state)
         sent = {
+            "content": content, "checked": checked, "bad": state[o] == icrc.BAD,
             "stream": stream, "un": un, "end": end, "psn": c.psn[o], "time": c.time[o], "frame": c.frame[o], "opcode": opcode,
             "payload": payload, "order": self.order + o, "due": due, "first": first, "new": new, "va": va[o], "rkey": rkey[o],
             "began": progress.began(t, c.time[o], stream, opcode, starts, new),
@@ -183,6 +187,8 @@ class Psn:
             "rkey",
             "size",
             "began",
+            "content",
+            "checked",
         )
         parts = [part for part in (self.carry, sent) if part is not None]
         if not parts:
@@ -233,6 +239,7 @@ class Psn:
         paired = asked >= 0
         reference = np.where(paired, t["expected"][asked], 0)
         un = reference + headers.deltas(psn, reference & 0xFFFFFF)
+        legality.ahead(asked, un, c.frame[o], acks, t)
         self._acknowledge(asked, un, positive, syndrome, order, paired)
         if table is not None and paired.any():
             rows = np.nonzero(paired & positive)[0]
@@ -330,6 +337,8 @@ class Psn:
                 hole = Hole(int(sent["due"][at]), int(sent["un"][at]), int(sent["time"][at]), int(sent["frame"][at]))
                 events.append((int(sent["order"][at]), int(sent["stream"][at]), hole))
             events += [(run.order, stream, run) for stream, run in self._runs(sent, table)]
+            for at in np.nonzero(sent["bad"])[0][:ODD].tolist():
+                events.append((int(sent["order"][at]), int(sent["stream"][at]), int(sent["un"][at])))
             self.odd_left_out += max(0, int(sent["gap"].sum()) - ODD)
             ends = np.append(np.nonzero(sent["first"])[0][1:], len(sent["un"])) - 1
             self.streams.t["run_end"][sent["stream"][ends]] = np.where(sent["new"][ends], -1, sent["end"][ends])
@@ -344,6 +353,8 @@ class Psn:
                 track = self.tracks[stream] = Track()
             if isinstance(event, Hole):
                 track.hole(event)
+            elif isinstance(event, int):
+                track.broken(event)
             elif isinstance(event, Run):
                 before = event.start < self._first_un(stream)  # sent before the capture began, or lost before the tap
                 track.run(event._replace(acked=-1 if before else self._acked_before(stream, order)))
@@ -427,19 +438,21 @@ class Psn:
         tails = np.append(heads[1:], len(again)) - 1
         first, last = again[heads], again[tails]
         payload = np.add.reduceat(sent["payload"][again], heads)
-        rows, _ = self.last_sends(table, sent["stream"][first], sent["psn"][first], sent["order"][first])
-        exact = (rows >= 0) & (table["psn"][rows] == sent["psn"][first])
-        before = np.where(exact, table["time"][rows], -1)
+        rows, _ = self.last_sends(table, sent["stream"][again], sent["psn"][again], sent["order"][again])
+        exact = (rows >= 0) & (table["psn"][rows] == sent["psn"][again])
+        before = np.where(exact, table["time"][rows], -1)[heads]
+        changed = legality.changed(table, rows, sent, again, exact)
         runs = []
         for n in range(len(heads)):
             a, b = int(first[n]), int(last[n])
             head = int(heads[n])
+            other = tuple(changed[at] for at in range(head, int(tails[n]) + 1) if at in changed) if changed else ()
             goes_on = bool(sent["first"][again[head]]) and int(sent["un"][a]) == int(
                 self.streams.t["run_end"][sent["stream"][a]]
             )
             run = Run(
                 int(sent["order"][a]), int(sent["time"][a]), int(sent["frame"][a]), int(sent["un"][a]), int(sent["end"][b]), b - a + 1,
-                int(payload[n]), int(before[n]), -1, bool(headers.IS_READ[sent["opcode"][a]]), goes_on,
+                int(payload[n]), int(before[n]), -1, bool(headers.IS_READ[sent["opcode"][a]]), goes_on, other,
             )  # fmt: skip
             runs.append((int(sent["stream"][a]), run))
         return runs

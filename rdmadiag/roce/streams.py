@@ -33,7 +33,8 @@ FIELDS: list[Any] = [
     ("other_dscp_frame", "i8"), ("other_sport", "i8"), ("other_mig", "i8"), ("illegal", "i8"), ("illegal_frame", "i8"),
     ("bad_length", "i8"), ("bad_length_frame", "i8"), ("msn_back", "i8"), ("msn_back_frame", "i8"), ("kinds", "i8", 7),
     ("first_cnp_time", "i8"), ("min_gap", "i8"), ("response_holes", "i8"), ("response_hole_frame", "i8"), ("last_opcode", "u1"),
-    ("last_new", "?"), ("run_end", "i8"), ("in_flight", "i8"), ("began", "i8"),
+    ("last_new", "?"), ("run_end", "i8"), ("in_flight", "i8"), ("began", "i8"), ("msn_psn", "i4"), ("ahead", "i8"), ("ahead_un", "i8"),
+    ("ahead_frame", "i8"), ("last_ip_id", "i4"), ("id_steps", "i8"), ("id_odd", "i8"), ("id_odd_frame", "i8"),
 ]  # fmt: skip
 
 
@@ -86,6 +87,7 @@ class Streams:
         entry["first_time"], entry["first_frame"] = c.time[row], c.frame[row]
         entry["partner"], entry["last_credit"], entry["msn"], entry["min_gap"] = NONE, NONE, NONE, -1
         entry["began"] = NONE
+        entry["last_ip_id"] = c.ip_id[row]
         entry["last_new"], entry["unreliable"], entry["run_end"] = False, headers.UNRELIABLE[c.opcode[row]], -1
         return number
 

@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from rdmadiag.explain import opcode as opcodes
+from rdmadiag.roce import headers
 from rdmadiag.roce.columns import Columns, address
 
-LIMIT = 1 << 22
-"""Most packets kept of each tap."""
+LIMIT = 300_000
+"""Most packets kept of each tap, the first: about 70 bytes each, and as much again while they are compared."""
 MARGIN_NS = 1_000_000
 """Packets this near to the start or end of what both captured are not judged [ns]."""
 TAIL_NS = 300_000_000
@@ -29,7 +30,9 @@ LARGE_BYTES = 1000
 LEAST_PACKETS = 20
 """Fewer packets tell nothing of times."""
 FRAMES = 3
-_COLUMNS = ("flow", "pair", "packet", "header", "time", "frame", "opcode", "syndrome", "psn", "rkey", "length", "ce")
+_COLUMNS = (
+    "flow", "pair", "begin", "icrc", "whole", "header", "time", "frame", "opcode", "syndrome", "psn", "rkey", "length", "ce",
+)  # fmt: skip
 
 
 class Tap:
@@ -40,31 +43,40 @@ class Tap:
         self.count = 0
         self.names: dict[int, tuple[str, str, int]] = {}
         self.left_out = 0
+        self.file = ""
+        """Its path."""
         self.until: int | None = None
         """Until when it ran [ns since 1970], where its file says so; else until its last packet."""
 
     def __call__(self, c: Columns) -> None:
         """Take a chunk."""
-        keep = slice(0, max(0, LIMIT - self.count))
-        self.left_out += max(0, len(c) - (LIMIT - self.count))
+        room = LIMIT - self.count
+        self.left_out += max(0, len(c) - room)
+        if not room:
+            return
+        keep = slice(0, room)
         first = np.lib.stride_tricks.sliding_window_view(c.data, 16)[c.bth].view("<u8")
         pair = _mixed(c.src[:, 0], c.src[:, 1], c.dst[:, 0], c.dst[:, 1])
         flow = _mixed(pair, c.destqp)
         begin = first[:, 0] & np.uint64(0xFFFFFF00FFFFFFFF)
         icrc = np.lib.stride_tricks.sliding_window_view(c.data, 4)[np.maximum(c.end - 4, 0)].view("<u4")[:, 0]
-        header = _mixed(flow, c.ip_id, c.end - c.bth, c.psn)
+        size = headers.HEADER_BYTES[c.opcode] + c.payload + (c.flags >> 4 & 3) + headers.ICRC_BYTES
+        length = np.where(c.payload >= 0, size, c.end - c.bth)  # on the wire, whatever was kept
+        header = _mixed(flow, c.ip_id, length, c.psn)
         part = {
             "flow": flow,
             "pair": pair,
-            "packet": _mixed(header, begin, first[:, 1], np.where(c.whole, icrc, 0)),
+            "begin": _mixed(header, begin, first[:, 1]),
+            "icrc": icrc,
+            "whole": c.whole,
             "header": header,
             "time": c.time,
-            "frame": c.frame,
-            "opcode": c.opcode.astype(np.int64),
-            "syndrome": c.dense("AETH", 0, 1).astype(np.int64),
-            "psn": c.psn.astype(np.int64),
-            "rkey": c.dense("RETH", 8, 4).astype(np.int64),
-            "length": c.end - c.bth,
+            "frame": c.frame.astype(np.uint32),
+            "opcode": c.opcode,
+            "syndrome": c.dense("AETH", 0, 1).astype(np.int16),
+            "psn": c.psn.astype(np.int32),
+            "rkey": c.dense("RETH", 8, 4),
+            "length": length.astype(np.int32),
             "ce": (c.tos & 3) == 3,
         }
         self._parts.append({name: values[keep].copy() for name, values in part.items()})
@@ -74,12 +86,11 @@ class Tap:
                 self.names[int(key)] = (address(*c.src[row]), address(*c.dst[row]), int(c.destqp[row]))
 
     def columns(self) -> dict[str, np.ndarray]:
-        """Return all that was taken, with the turn of each packet among equal ones."""
+        """Return all that was taken."""
         if not self._parts:
-            return {name: np.empty(0, np.int64) for name in (*_COLUMNS, "turn")}
-        found = {name: np.concatenate([part[name] for part in self._parts]) for name in _COLUMNS}
-        found["turn"] = _turns(found["packet"])
-        return found
+            return {name: np.empty(0, bool if name == "whole" else np.int64) for name in _COLUMNS}
+        self._parts = [{name: np.concatenate([part.pop(name) for part in self._parts]) for name in _COLUMNS}]
+        return dict(self._parts[0])
 
 
 def _turns(values: np.ndarray) -> np.ndarray:
@@ -118,9 +129,7 @@ class _Side(NamedTuple):
 def compare(a: Tap, b: Tap) -> Compared:
     """Compare two taps. Packets outside of the time that both captured are not judged."""
     one, two = a.columns(), b.columns()
-    _, at, there = np.intersect1d(
-        _mixed(one["packet"], one["turn"]), _mixed(two["packet"], two["turn"]), return_indices=True
-    )
+    at, there = _met(one, two)
     if not len(at):
         return Compared([], [], [])
     offset = int(np.median(two["time"][there] - one["time"][at]))
@@ -140,17 +149,22 @@ def compare(a: Tap, b: Tap) -> Compared:
         src, dst, qpn = a.names.get(key) or b.names[key]
         known = order.get(int(one["pair"][at[one["flow"][at] == np.uint64(key)]][0]))
         rows.append(
-            {"src": src, "dst": dst, "qpn": qpn} | _flow(_of(sides[0], "flow", key), _of(sides[1], "flow", key), known)
+            {"src": src, "dst": dst, "qpn": qpn, "file_a": a.file, "file_b": b.file}
+            | _flow(_of(sides[0], "flow", key), _of(sides[1], "flow", key), known)
         )
     paths, packets = [], []
     names = {**b.names, **a.names}
     for key, a_first in order.items():
         row = one["flow"][at[one["pair"][at] == np.uint64(key)]][0]
-        direction = dict(zip(("src", "dst"), names[int(row)][:2], strict=True))
+        files = (a.file, b.file) if a_first else (b.file, a.file)
+        direction = dict(zip(("src", "dst", "sender_file", "receiver_file"), names[int(row)][:2] + files, strict=True))
         found = [_of(side, "pair", key) for side in sides]
         sender, receiver = found if a_first else found[::-1]
-        kinds = _kinds(sender, receiver)
-        path = _path(sender, receiver) | {name: sum(kind[name] for kind in kinds) for name in _COUNTED}
+        became = _became(sender, receiver)
+        kinds = _kinds(became)
+        path = _path(sender, receiver, became["lost"][1])
+        path |= {name: len(became[name][1]) for name in _COUNTED}
+        path |= {f"frames_{name}": _frames(*became[name]) for name in _SHOWN}
         lag = _lag(receiver)
         if lag is not None:
             path["again_lag_us"] = lag
@@ -163,8 +177,21 @@ def compare(a: Tap, b: Tap) -> Compared:
     return Compared(rows, paths, packets)
 
 
+def _met(one: dict[str, np.ndarray], two: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    # Rows of the packets that both have. Notes what tells a packet apart: with its ICRC, where no capture cuts packets so long; and its
+    # turn among equal ones.
+    cut = min(int(columns["length"][~columns["whole"]].min(initial=(1 << 31) - 1)) for columns in (one, two))
+    for columns in (one, two):
+        columns["packet"] = _mixed(columns["begin"], np.where(columns["length"] < cut, columns["icrc"], 0))
+        columns["turn"] = _turns(columns["packet"])
+    ours, theirs = (_mixed(columns["packet"], columns["turn"]) for columns in (one, two))
+    _, at, there = np.intersect1d(ours, theirs, return_indices=True)
+    return at, there
+
+
 def _end(tap: Tap, columns: dict[str, np.ndarray]) -> int:
-    return max(int(columns["time"].max()), (tap.until or 0) - TAIL_NS)
+    until = 0 if tap.left_out else (tap.until or 0) - TAIL_NS
+    return max(int(columns["time"].max()), until)
 
 
 def _of(side: _Side, name: str, key: int) -> _Side:
@@ -185,42 +212,55 @@ def _order(one: _Side, two: _Side) -> dict[int, bool]:
 
 
 def _flow(one: _Side, two: _Side, known: bool | None) -> dict[str, Any]:
-    frames_a, frames_b = _frames(one.columns, one.only), _frames(two.columns, two.only)
-    first = (None if len(one.only) and len(two.only) else 0 if len(two.only) else 1) if known is None else int(known)
+    gone, new = _changed(one, two)
+    only_a, only_b = np.delete(one.only, gone), np.delete(two.only, new)
+    first = (None if len(only_a) and len(only_b) else 0 if len(only_b) else 1) if known is None else int(known)
     return {
         "both": len(one.both),
-        "only_a": len(one.only),
-        "only_b": len(two.only),
+        "only_a": len(only_a),
+        "only_b": len(only_b),
+        "changed": len(gone),
         "a_first": first,
         "told_by": None if first is None else "losses" if known is None else "delay",
         "delay_us": float(np.median(two.columns["time"][two.both] - one.columns["time"][one.both])) / 1e3,
-        "frames_a": frames_a or None,
-        "frames_b": frames_b or None,
-        "filter": f"frame.number in {{{frames_a or frames_b}}}" if frames_a or frames_b else None,
+        "frames_a": _frames(one.columns, only_a) or _frames(one.columns, one.only[gone]),
+        "frames_b": _frames(two.columns, only_b) or _frames(two.columns, two.only[new]),
     }
 
 
-def _frames(columns: dict[str, np.ndarray], rows: np.ndarray) -> str:
-    return ", ".join(map(str, columns["frame"][rows[:FRAMES]].tolist()))
+def _changed(one: _Side, two: _Side) -> tuple[np.ndarray, np.ndarray]:
+    # Of what only one tap has and what only the other has, pairs of equal headers are one packet that was changed on its way.
+    ours, theirs = one.columns["header"][one.only], two.columns["header"][two.only]
+    _, gone, new = np.intersect1d(ours, theirs, return_indices=True)
+    return gone, new
+
+
+def _frames(columns: dict[str, np.ndarray], rows: np.ndarray) -> str | None:
+    return ", ".join(map(str, columns["frame"][np.sort(rows)[:FRAMES]].tolist())) or None
 
 
 _COUNTED = ("both", "lost", "again", "strange", "changed", "changed_opcode", "changed_rkey", "overtaken", "marked")
+_SHOWN = ("lost", "again", "changed_payload", "changed_opcode", "changed_rkey", "overtaken")
+_Which = dict[str, tuple[dict[str, np.ndarray], np.ndarray]]
+"""By what became of packets: the columns of the capture that has them, and their rows in it."""
 
 
-def _path(sender: _Side, receiver: _Side) -> dict[str, Any]:
+def _path(sender: _Side, receiver: _Side, lost: np.ndarray) -> dict[str, Any]:
     """Return what became of all packets of a direction: losses by their order and length, and times of the second half."""
     sent, came = sender.columns, receiver.columns
     found: dict[str, Any] = {}
-    if len(sender.only):
-        least, first = sent["length"][sender.only].min(), sent["time"][sender.only].min()
+    if len(lost):
+        least, first = sent["length"][lost].min(), sent["time"][lost].min()
         after = sender.both[sent["time"][sender.both] > first]
         last = sent["time"][sender.both].max() if len(sender.both) else 0
+        at_end = lost[sent["time"][lost] > last]
         found |= {
             "lost_least_bytes": int(least),
             "passed_after_long": int((sent["length"][after] >= least).sum()),
             "passed_after_short": int((sent["length"][after] < least).sum()),
-            "lost_at_end": int((sent["time"][sender.only] > last).sum()),
-            "longest_run": max(runs := _runs(sender.only, sender.both)),
+            "lost_at_end": len(at_end),
+            "frames_lost_at_end": _frames(sent, at_end),
+            "longest_run": max(runs := _runs(lost, sender.both)),
             "runs": len(runs),
         }
     order = sender.both[np.argsort(sent["time"][sender.both], kind="stable")]
@@ -233,14 +273,21 @@ def _path(sender: _Side, receiver: _Side) -> dict[str, Any]:
     found["way_us"] = float(np.median(way[half])) / 1e3
     waits = (way[half] - way.min()) / 1e3
     found |= {f"wait_us_p{p}": round(float(np.percentile(waits, p)), 1) for p in (5, 50, 95)}
+    found["frames_slow"] = _frames(came, _most(arrived[half], waits))
     close = half[1:] & (np.diff(left) < TRAIN_NS)
     gaps, lengths = np.diff(came_at)[close], sent["length"][order[1:]][close]
     if len(gaps) >= LEAST_PACKETS:
         whole = (gaps > 0) & (lengths >= LARGE_BYTES)
         found |= {f"train_gap_us_p{p}": round(float(np.percentile(gaps, p)) / 1e3, 1) for p in (50, 90)}
+        found["frames_stop"] = _frames(came, _most(arrived[1:][close], gaps))
         if whole.any():
             found["train_gbps"] = round(float(np.median(lengths[whole] * 8 / gaps[whole])), 6)
     return found
+
+
+def _most(rows: np.ndarray, values: np.ndarray) -> np.ndarray:
+    largest: np.ndarray = rows[np.argsort(-values, kind="stable")[:FRAMES]]
+    return largest
 
 
 def _lag(receiver: _Side) -> float | None:
@@ -254,13 +301,12 @@ def _lag(receiver: _Side) -> float | None:
     return round(float(np.median(lags)) / 1e3, 1) if len(lags) else None
 
 
-def _kinds(sender: _Side, receiver: _Side) -> list[dict[str, Any]]:
-    """Return, by opcode and syndrome, what became of the packets of a direction."""
+def _became(sender: _Side, receiver: _Side) -> _Which:
+    """Return what became of the packets of a direction, each kind in the capture that has it."""
     sent, came = sender.columns, receiver.columns
     again = receiver.only[np.isin(came["packet"][receiver.only], sent["packet"])]
     strange = np.setdiff1d(receiver.only, again)
-    # Of what is missing here and strange there, pairs of equal headers are one packet that was changed on its way.
-    _, gone, new = np.intersect1d(sent["header"][sender.only], came["header"][strange], return_indices=True)
+    gone, new = _changed(sender, receiver._replace(only=strange))
     was, changed = sender.only[gone], strange[new]
     opcode, key = (sent[name][was] != came[name][changed] for name in ("opcode", "rkey"))
     missing, strange = np.delete(sender.only, gone), np.delete(strange, new)
@@ -268,28 +314,34 @@ def _kinds(sender: _Side, receiver: _Side) -> list[dict[str, Any]]:
     arrived = receiver.both[order]
     at = came["time"][arrived]
     marked = came["ce"][receiver.both] & ~sent["ce"][sender.both]
-    rows: dict[tuple[int, int], dict[str, Any]] = {}
-    parts = {
+    return {
         "lost": (sent, missing),
         "again": (came, again),
         "strange": (came, strange),
         "changed": (came, changed),
+        "changed_payload": (came, changed[~opcode & ~key]),
         "changed_opcode": (came, changed[opcode]),
         "changed_rkey": (came, changed[key & ~opcode]),
         "overtaken": (came, arrived[at > np.minimum.accumulate(at[::-1])[::-1]] if len(at) else arrived),
         "marked": (came, receiver.both[marked]),
         "both": (came, receiver.both),
     }
-    for name, (columns, which) in parts.items():
+
+
+def _kinds(became: _Which) -> list[dict[str, Any]]:
+    """Return, by opcode and syndrome, what became of the packets of a direction."""
+    rows: dict[tuple[int, int], dict[str, Any]] = {}
+    for name in _COUNTED:
+        columns, which = became[name]
         kinds = np.stack([columns["opcode"][which], columns["syndrome"][which]], axis=1)
         for opcode, syndrome in np.unique(kinds, axis=0).tolist():
             kind = which[(kinds[:, 0] == opcode) & (kinds[:, 1] == syndrome)]
             entry = rows.setdefault((opcode, syndrome), _named(opcode, syndrome))
             entry[name] = len(kind)
             if name == "strange":
-                entry["psn_ahead"] = _ahead(columns, kind, receiver.both)
-            if name != "both":
-                entry.setdefault("frames", _frames(columns, kind))
+                entry["psn_ahead"] = _ahead(columns, kind, became["both"][1])
+            if name in ("lost", "strange"):
+                entry[f"frames_{name}"] = _frames(columns, kind)
     return list(rows.values())
 
 

@@ -1,4 +1,4 @@
-"""A picture of one flow over time: its PSNs with repeats, NAKs, CNPs and CE marks, and its goodput. Needs matplotlib."""
+"""One flow over time: a picture of its PSNs with repeats, NAKs, CNPs and CE marks, and its goodput (needs matplotlib), or a table."""
 
 from __future__ import annotations
 
@@ -12,6 +12,13 @@ from rdmadiag.roce.columns import Columns, address
 
 POINTS = 400_000
 """Most packets drawn."""
+INTERVALS, SHORTEST_SECONDS = 1000, 0.001
+"""Most rows of a table, and the shortest time that one stands for [s]."""
+HEAD = (
+    "seconds", "requests", "sent_again", "messages_per_second", "goodput_gbps", "throughput_gbps", "ce_share", "answers", "answer_ce_share",
+    "naks", "cnps",
+)  # fmt: skip
+"""Columns of the table; seconds from the flow's first request to the start of the interval."""
 
 
 class Collector:
@@ -33,7 +40,7 @@ class Collector:
             c.frame <= flow["last_frame"]
         )  # other lives of the QP number are left out
         back &= c.frame >= flow["first_frame"]
-        syndrome = c.dense("AETH", 0, 1)
+        syndrome, ends_message = c.dense("AETH", 0, 1), headers.ENDS_MESSAGE[c.opcode]
         for mine, into, ends in (
             (ask, self.requests, ("src", "dst")),
             (back, self.answers, ("dst", "src")),
@@ -43,7 +50,9 @@ class Collector:
             rows, rest = rows[: POINTS - self.kept], rows[POINTS - self.kept :]
             self.kept, self.left_out = self.kept + len(rows), self.left_out + len(rest)
             into.append(
-                np.stack([c.time[rows], c.psn[rows], c.payload[rows], syndrome[rows], c.tos[rows] & 3, space[rows]], 1)
+                np.stack(
+                    [part[rows] for part in (c.time, c.psn, c.payload, syndrome, c.tos & 3, space, ends_message)], 1
+                )
             )
 
     def _between(self, c: Columns, row: int, src: str, dst: str) -> bool:
@@ -63,14 +72,10 @@ def draw(collector: Collector, path: str) -> None:
         from matplotlib import pyplot
     except ImportError:
         raise BadInput("--timeline needs matplotlib: pip install 'rdmadiag[pcap]'") from None
-    requests = np.concatenate([*collector.requests, np.zeros((0, 6), np.int64)])
-    answers = np.concatenate([*collector.answers, np.zeros((0, 6), np.int64)])
-    if not len(requests):
-        raise BadInput(f"no request of QP {collector.flow['qpn']} to draw")
+    requests, answers = _kept(collector)
     start = int(requests[0, 0])
-    psn = _unwrapped(requests[:, 1], int(requests[0, 1]))
+    psn, repeat = _psns(requests)
     seconds = (requests[:, 0] - start) / 1e9
-    repeat = psn <= np.maximum.accumulate(np.concatenate([[psn[0] - 1], psn[:-1]]))
     flow = collector.flow
     figure, (upper, lower) = pyplot.subplots(
         2, 1, sharex=True, figsize=(11, 7), height_ratios=(3, 1), layout="constrained"
@@ -107,6 +112,51 @@ def draw(collector: Collector, path: str) -> None:
         raise BadInput(f"--timeline {path}: wanted a name that ends in .png or .svg ({error})") from error
     finally:
         pyplot.close(figure)
+
+
+def table(collector: Collector) -> list[tuple[float | int | None, ...]]:
+    """Return what HEAD names for each interval of the flow. Raises BadInput."""
+    requests, answers = _kept(collector)
+    start = int(requests[0, 0])
+    ours, theirs = (part[:, 0] - start for part in (requests, answers))
+    width = max(int(SHORTEST_SECONDS * 1e9), -(-int(max(ours.max(), theirs.max(initial=0)) + 1) // INTERVALS))
+    here, there = ours // width, np.maximum(theirs, 0) // width
+    count = int(max(here.max(), there.max(initial=0))) + 1
+    _, repeat = _psns(requests)
+    notice, syndrome = answers[:, 5] == headers.NOTICE, answers[:, 3]
+
+    def sums(at: np.ndarray, weights: np.ndarray) -> list[float]:
+        found: list[float] = np.bincount(at, weights, count).tolist()
+        return found
+
+    rows = zip(
+        sums(here, np.ones(len(here))), sums(here, repeat), sums(here, requests[:, 6] * ~repeat), sums(here, requests[:, 2] * ~repeat),
+        sums(here, requests[:, 2]), sums(here, requests[:, 4] == 3), sums(there, ~notice), sums(there, ~notice & (answers[:, 4] == 3)),
+        sums(there, ~notice & (syndrome >> 5 > 0)), sums(there, notice), strict=True,
+    )  # fmt: skip
+    scale = width / 1e9
+    return [
+        (
+            round(n * scale, 9), int(sent), int(again), round(messages / scale, 3), good * 8e-9 / scale, whole * 8e-9 / scale,
+            marked / sent if sent else None, int(back), back_marked / back if back else None, int(naks), int(cnps),
+        )
+        for n, (sent, again, messages, good, whole, marked, back, back_marked, naks, cnps) in enumerate(rows)
+    ]  # fmt: skip
+
+
+def _kept(collector: Collector) -> tuple[np.ndarray, np.ndarray]:
+    requests, answers = (
+        np.concatenate([*part, np.zeros((0, 7), np.int64)]) for part in (collector.requests, collector.answers)
+    )
+    if not len(requests):
+        raise BadInput(f"no request of QP {collector.flow['qpn']} to show")
+    return requests, answers
+
+
+def _psns(requests: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    # PSNs in one row, and which of them came before.
+    psn = _unwrapped(requests[:, 1], int(requests[0, 1]))
+    return psn, psn <= np.maximum.accumulate(np.concatenate([[psn[0] - 1], psn[:-1]]))
 
 
 def _unwrapped(psn: np.ndarray, first: int) -> np.ndarray:

@@ -86,6 +86,16 @@ def test_a_timeline_is_drawn(ending: str, rdmadiag: Run, tmp_path: Path) -> None
     assert data.startswith(b"\x89PNG" if ending == "png" else b"<?xml") and len(data) > 5000
 
 
+def test_a_timeline_is_a_table_too(rdmadiag: Run, tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    rdmadiag("pcap", LAB, "--qp", "0x44", "--timeline", str(path))
+    head, *rows = [line.split(",") for line in path.read_text().splitlines()]
+    assert head[:3] == ["seconds", "requests", "sent_again"] and all(len(row) == len(head) for row in rows)
+    assert sum(int(row[1]) for row in rows) > sum(int(row[2]) for row in rows) > 0
+    refused = rdmadiag("pcap", LAB, "--timeline", str(tmp_path / "no" / "x.csv"))
+    assert refused.returncode == 2 and "cannot be written" in refused.stderr
+
+
 def test_wrong_use_says_what_was_wanted(rdmadiag: Run, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("no capture")
     for args in (

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rdmadiag.diagnose import rulebook, wire
+from rdmadiag.diagnose.coverage import taps_of
 from tests import coverage
 
 DATA = Path(__file__).parent.parent / "data"
@@ -24,10 +25,9 @@ def report(place: Path) -> dict[str, Any]:
     """Return the report of one capture, or of two taps of a path."""
     if place.is_file():
         return wire.look([str(place)]).report
-    paths = [str(path) for path in sorted(place.glob("*.pcapng.gz"))]
     expect = place / "expect.json"
-    given = {"specs": [], "taps": paths} if len(paths) == 2 else {"specs": paths}
-    return wire.look(**given, expect=str(expect) if expect.exists() else None).report
+    paths = [str(path) for path in sorted(place.glob("*.pcapng.gz"))]
+    return taps_of(str(place)) or wire.look(paths, expect=str(expect) if expect.exists() else None).report
 
 
 def confirmed(place: Path) -> list[str]:
@@ -65,9 +65,9 @@ def test_every_finding_gives_a_filter_and_frames_and_says_what_the_capture_canno
             assert re.search(r"\bframes? (\d+|in )|not in it", finding["message"]), finding["message"]
 
 
-def test_every_rule_about_one_capture_words_a_filter_and_frames(book: rulebook.Rulebook) -> None:
+def test_every_rule_about_captures_words_a_filter_and_frames(book: rulebook.Rulebook) -> None:
     for rule in book:
-        if rule.layer == "wire" and rule.id.startswith("wire-") and "tap_pa" not in (rule.query or ""):
+        if rule.layer == "wire" and rule.id.startswith("wire-"):
             assert "tshark -Y '{filter}'" in rule.message, rule.id
             assert re.search(r"frames? \{", rule.message), rule.id
             assert rule.settle or rule.kind == "symptom", rule.id

@@ -6,9 +6,11 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from rdmadiag.roce import analysis
+import pytest
+
+from rdmadiag.roce import analysis, taps
 from rdmadiag.roce.taps import Tap, compare
-from tests.roce.captures import MS, US, A, B, aeth, bth, frame, pcapng, reth
+from tests.roce.captures import MS, US, A, B, aeth, bth, frame, pcap, pcapng, reth
 
 Packet = tuple[int, bytes]
 SENT, WAY, CLOCKS = 40, 20 * US, 7_000_000 * MS
@@ -34,9 +36,10 @@ def answers(count: int = SENT, apart: int = MS, later: int = 300 * US) -> list[P
     return [(n * apart + later, ack(n)) for n in range(count)]
 
 
-def tapped(frames: Sequence[Packet]) -> Tap:
+def tapped(frames: Sequence[Packet], snaplen: int = 0) -> Tap:
     tap = Tap()
-    data = pcapng(sorted(frames, key=lambda one: one[0]))
+    frames = sorted(frames, key=lambda one: one[0])
+    data = pcap(frames, ns=True, snaplen=snaplen) if snaplen else pcapng(frames)
     analysis.analyse(io.BytesIO(data), "x", each=tap)
     return tap
 
@@ -86,6 +89,18 @@ def test_a_small_mtu_loses_the_long_ones_only() -> None:
     sent = [(n * MS, write(n, 1000 if n % 2 else 10)) for n in range(SENT)]
     there, _, _ = between(sent, lambda at, packet: [] if len(packet) > 900 and at > 10 * MS else straight(at, packet))
     assert there["passed_after_long"] == 0 and there["passed_after_short"] >= 10 and there["lost_least_bytes"] > 900
+
+
+def test_lengths_are_those_on_the_wire_and_two_captures_may_keep_different_parts() -> None:
+    sent = [(n * MS, write(n, 1000 if n % 2 else 10)) for n in range(SENT)]
+    came = [(at + WAY, packet) for at, packet in sent if len(packet) < 900 or at < 10 * MS]
+    back = answers()
+    here = tapped([*sent, *((at + WAY, packet) for at, packet in back)], 96)
+    for snaplen in (96, 128, 65535):
+        there = tapped([*came, *back], snaplen)
+        (path,) = [path for path in compare(here, there).paths if path["src"] == A]
+        assert path["lost"] >= 13 and path["lost_least_bytes"] > 900 and path["passed_after_long"] == 0, snaplen
+        assert path["both"] >= 20 and not path["changed"] and not path["strange"], snaplen
 
 
 def test_what_comes_twice_is_told_from_what_was_never_sent() -> None:
@@ -169,3 +184,17 @@ def test_a_capture_that_says_how_long_it_ran_shows_what_was_lost_after_its_last_
     there.until = CLOCKS + 500 * MS
     (path,) = [path for path in compare(here, there).paths if path["src"] == A]
     assert path["lost_at_end"] == path["lost"] >= 15
+
+
+def test_what_is_not_kept_of_a_long_capture_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(taps, "LIMIT", 50)
+    here = tapped([*requests(), *((at + WAY, packet) for at, packet in answers())])
+    there = tapped(
+        [(at + CLOCKS, packet) for at, packet in [*((at + WAY, packet) for at, packet in requests()), *answers()]]
+    )
+    here.until = there.until = CLOCKS + 500 * MS
+    assert here.count == there.count == 50 and here.left_out > 0
+    found = compare(here, there)
+    assert [path["lost"] for path in found.paths] == [0, 0] and sum(
+        row["only_a"] + row["only_b"] for row in found.flows
+    ) == 0

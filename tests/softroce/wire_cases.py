@@ -67,7 +67,7 @@ def talk(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Do work on the kept pair, step by step; each tells its statuses and the QPs' states behind it.
 
     A step: `by` (0: rxe1), `opcode`, `count`, `size`; `receives` are posted at the other end before, `late_receives` after `pause` [s];
-    `one_by_one` waits for each; `wait` is the longest wait [s]; `rkey_off` and `beyond` make a request that is refused.
+    `one_by_one` waits for each; `wait` is the longest wait [s]; `overwrite` fills the sender's memory so long [s] after posting; `rkey_off` and `beyond` make a request that is refused.
     """
     told = []
     for step in steps:
@@ -81,6 +81,9 @@ def talk(steps: list[dict[str, Any]]) -> list[dict[str, Any]]:
             mine.qp.post(batch)
             if step.get("one_by_one"):
                 statuses += [one.status for one in mine.cq.wait(step.get("wait", 20.0))]
+        if "overwrite" in step:
+            time.sleep(step["overwrite"])
+            mine.mr.view[:] = b"\x5a" * LENGTH
         if "late_receives" in step:
             time.sleep(step["pause"])
             _receives(theirs, step["late_receives"])
