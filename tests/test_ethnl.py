@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmadiag.errors import BadInput
-from rdmadiag.host import LiveHost
+from rdmadiag.host.live import LiveHost
 from rdmadiag.netlink import NetlinkError, dcbnl, ethnl, ethtool, module, parse_dcb, parse_ethtool, wire
 
 REPLY = 21  # the family's number, as the kernel gives it out

@@ -29,7 +29,8 @@ from rdmadiag.evidence import assign, given, log_line, paste
 from rdmadiag.evidence.given import GivenText, GivenTree
 from rdmadiag.evidence.row import Json, Line, Row, Rows, Text
 from rdmadiag.evidence.store import Evidence
-from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import parse_tree
 
 INPUTS, SAMPLE = 100_000, 300
 BATCH = 100

@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from rdmadiag import sources
 from rdmadiag.errors import HostRefused, NotGiven, NotPresent
 from rdmadiag.evidence import collect
-from rdmadiag.host import CapturedHost, FolderTree, LiveHost, RecordingHost, Tree, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.live import LiveHost
+from rdmadiag.host.recording import RecordingHost
+from rdmadiag.host.tree import FolderTree, Tree, parse_tree
 
 TEXT = """# seconds 12.5
 # absent: /dev/infiniband
@@ -220,8 +223,8 @@ def test_what_is_recorded_reads_back_the_same(path):
 
 
 def test_a_program_of_the_door_runs_bounded_and_a_refusal_says_why(monkeypatch, tmp_path):
-    monkeypatch.setattr("rdmadiag.host.PROGRAMS", {"true", "sleep 30", "ls /nosuch", "nosuch-tool -x"})
-    monkeypatch.setattr("rdmadiag.host.PROGRAM_SECONDS", 0.2)
+    monkeypatch.setattr("rdmadiag.host.live.PROGRAMS", {"true", "sleep 30", "ls /nosuch", "nosuch-tool -x"})
+    monkeypatch.setattr("rdmadiag.host.live.PROGRAM_SECONDS", 0.2)
     host = LiveHost()
     assert host.run("true") == ""
     with pytest.raises(HostRefused, match="did not end"):

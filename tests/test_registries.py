@@ -21,7 +21,8 @@ from rdmadiag.evidence import collect, store
 from rdmadiag.evidence.paste import Library
 from rdmadiag.evidence.row import Gap, Json, Line, Row, Rows, Text
 from rdmadiag.evidence.scan import pattern_problem
-from rdmadiag.host import CapturedHost, Tree, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import Tree, parse_tree
 
 ROOT = Path(__file__).parent.parent
 NODES = sorted(path.parent for path in (ROOT / "tests/data/nodes").glob("*/tree.txt"))

@@ -43,7 +43,7 @@ def command(output: str, window: float, budget: float, redact: bool, redact_key:
 
     from rdmadiag.diagnose import capture
     from rdmadiag.diagnose.redact import Redactor
-    from rdmadiag.host import LiveHost
+    from rdmadiag.host.live import LiveHost
 
     if os.path.lexists(output):
         raise BadFile(output, "", "is there already; give another name")

@@ -20,7 +20,8 @@ from rdmadiag import __version__, sources
 from rdmadiag.errors import BadFile
 from rdmadiag.evidence import bundle, children
 from rdmadiag.evidence.row import Gap, Printed, Row
-from rdmadiag.host import Host, RecordingHost, recorded_tree
+from rdmadiag.host import Host
+from rdmadiag.host.recording import RecordingHost, recorded_tree
 from rdmadiag.sources.environment import allowed, safe_value
 
 BUNDLE_BYTES = 128 << 20

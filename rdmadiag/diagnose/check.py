@@ -12,7 +12,7 @@ from rdmadiag.diagnose import engine, known, report, rulebook
 from rdmadiag.errors import BadInput
 from rdmadiag.evidence import collect, given, paste
 from rdmadiag.evidence.store import Evidence
-from rdmadiag.host import Host, LiveHost
+from rdmadiag.host import Host
 from rdmadiag.patterns import late
 
 
@@ -100,6 +100,8 @@ def look(
     if request.given:
         unread = collect.from_paths(evidence, request.given, modules, texts, options, progress)
     else:
+        from rdmadiag.host.live import LiveHost
+
         timings = collect.live(evidence, host or LiveHost(), modules, texts, options)
     if request.taps:
         from rdmadiag.diagnose import wire

@@ -17,7 +17,8 @@ from rdmadiag.evidence import archive, aside, assign, children, given, paste
 from rdmadiag.evidence.children import Step, run_source
 from rdmadiag.evidence.row import Gap, Printed, Row, Rows
 from rdmadiag.evidence.store import MADE_OF, SHIPPED, Evidence, table_names
-from rdmadiag.host import CapturedHost, Host
+from rdmadiag.host import Host
+from rdmadiag.host.captured import CapturedHost
 from rdmadiag.patterns import late
 
 __all__ = ["Options", "Timing", "from_paths", "library", "live", "run_source", "tree"]

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from rdmadiag.errors import BadFile
 from rdmadiag.evidence import archive, bundle, foreign
-from rdmadiag.host import FolderTree, Noted, Tree, parse_tree
+from rdmadiag.host.tree import FolderTree, Noted, Tree, parse_tree
 from rdmadiag.patterns import late
 
 FILES = 10_000

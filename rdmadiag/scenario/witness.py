@@ -82,7 +82,7 @@ def _text(path: str) -> str:
 
 def _collect(folder: str) -> None:
     from rdmadiag.diagnose import capture
-    from rdmadiag.host import LiveHost
+    from rdmadiag.host.live import LiveHost
 
     capture.write(f"{folder}/node.tar.gz", capture.capture(LiveHost(), 0.0, BUDGET_SECONDS, patience=PATIENCE))
     os.rename(f"{folder}/node.tar.gz", f"{folder}/{PACKED}")

@@ -19,7 +19,8 @@ from rdmadiag.cli import cli
 from rdmadiag.diagnose import capture, check
 from rdmadiag.diagnose.redact import Redactor
 from rdmadiag.errors import BadFile, HostRefused, NotGiven, NotPresent
-from rdmadiag.host import CapturedHost, Tree, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import Tree, parse_tree
 
 NODES = sorted(path.parent for path in (Path(__file__).parent.parent / "data/nodes").glob("*/tree.txt"))
 RXE = Path(__file__).parent.parent / "data/nodes/rxe-rnr"

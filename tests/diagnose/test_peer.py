@@ -11,7 +11,8 @@ import pytest
 
 from rdmadiag.diagnose import check
 from rdmadiag.errors import BadFile, BadInput
-from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import parse_tree
 
 NODES = Path(__file__).parent.parent / "data/nodes"
 ROCE, IB = str(NODES / "mlx5-roce-8nic-h100"), str(NODES / "mlx5-ib-8nic-h100")

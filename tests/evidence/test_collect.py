@@ -16,7 +16,8 @@ from rdmadiag.evidence import collect, given
 from rdmadiag.evidence.collect import Options
 from rdmadiag.evidence.row import Gap, Json, Printed, Row, Rows, Text
 from rdmadiag.evidence.store import Evidence
-from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import parse_tree
 
 COUNTER = "/sys/class/infiniband/mlx5_0/hw_counters/x"
 

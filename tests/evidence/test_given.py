@@ -15,7 +15,7 @@ import pytest
 from rdmadiag.errors import BadFile
 from rdmadiag.evidence import archive, given
 from rdmadiag.evidence.given import GivenText, GivenTree, Refused, TreeText, expand
-from rdmadiag.host import CapturedHost
+from rdmadiag.host.captured import CapturedHost
 
 
 def parts(spec, **options):

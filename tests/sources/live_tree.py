@@ -1,7 +1,8 @@
 """A live node made of a captured tree's text: what is not in it is not there."""
 
 from rdmadiag.errors import NotPresent
-from rdmadiag.host import CapturedHost, Noted, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import Noted, parse_tree
 
 
 class LiveTree(CapturedHost):

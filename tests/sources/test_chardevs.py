@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_tree import LiveTree, lines, rows
 
-from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import parse_tree
 from rdmadiag.sources.chardevs import TEXTS, parse_listing, read
 
 TREE = """\

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, lines, rows
 
-from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import parse_tree
 from rdmadiag.sources._module_json import parse_module_json
 from rdmadiag.sources.ethtool import TEXTS, parse_driver, parse_features, parse_module, parse_settings, read
 

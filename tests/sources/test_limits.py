@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, lines, rows
 
 from rdmadiag.errors import HostRefused
-from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import parse_tree
 from rdmadiag.sources._owners import container_of, owner_of
 from rdmadiag.sources.environment import allowed
 from rdmadiag.sources.limits import TEXTS, parse_compose, parse_limits, parse_log, read

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, lines, rows
 
-from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import parse_tree
 from rdmadiag.sources import bonds, lldp, neighbours, sysctls
 
 # iproute2: ip/ipneigh.c, ip/iprule.c

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, lines, rows
 
 from rdmadiag.evidence.row import Json
-from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import parse_tree
 from rdmadiag.sources.netdevs import (
     TEXTS,
     parse_ifconfig,

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import parse_tree
 from rdmadiag.sources import pkeys
 
 PORT = "/sys/class/infiniband/mlx5_0/ports/1"

@@ -4,7 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, lines, rows
 
-from rdmadiag.host import CapturedHost, parse_tree
+from rdmadiag.host.captured import CapturedHost
+from rdmadiag.host.tree import parse_tree
 from rdmadiag.sources.qos import TEXTS, parse_cma, parse_dcb, parse_dcb_text, parse_mlnx_qos, read
 
 # A GPU node in service, published with its mlnx_qos output (name changed); the layout is mlnx-tools' python/mlnx_qos.
