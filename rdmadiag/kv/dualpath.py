@@ -82,7 +82,7 @@ class DualPath:
         self._numbers = itertools.count(1)
         self._closing = False
         routes = {route.name: route for route in client.routes}
-        self._threads = [threading.Thread(target=self._serve, args=(routes[path.name],), daemon=True) for path in paths]
+        self._threads = [threading.Thread(target=self._path, args=(routes[path.name],), daemon=True) for path in paths]
         for thread in self._threads:
             thread.start()
 
@@ -141,6 +141,8 @@ class DualPath:
         if task.data is not None and len(task.data) != whole:
             raise ValueError(f"{len(task.data)} bytes; blocks have {whole}")
         with self._turn:
+            if self._closing:
+                raise NotMoved(f"block {task.block}: the paths were closed")
             number = next(self._numbers)
             self._tasks[number] = task
             self._paths[task.future] = task.paths
@@ -154,6 +156,18 @@ class DualPath:
             return self._client._ask(message)
 
     # --- one thread a path ---
+
+    def _path(self, route: Route) -> None:
+        try:
+            self._serve(route)
+        except BaseException as error:  # a bug here: nobody may wait for ever for what this thread had
+            with self._turn:
+                self._closing = True
+                self._turn.notify_all()
+                for task in self._tasks.values():
+                    if not task.future.done():
+                        task.future.set_exception(error)
+            raise
 
     def _serve(self, route: Route) -> None:
         transport: Transport | None = None

@@ -37,7 +37,8 @@ class Live:
             elif what == "detected":
                 self._failed_at = self._failed_at or time.monotonic()
                 words = f"{values['status']} on {values['path']}: {values['reason']}"
-                self._emit({"event": "error", "words": words, "status": values["status"], "request": values["request"]})
+                of = {"request": values["request"]} if "request" in values else {}  # mode dual: a block, of any of them
+                self._emit({"event": "error", "words": words, "status": values["status"], **of})
             elif what in _CONNECTS:
                 way, after = f"{values['path']} to {values['to_path']}", values.get("status")
                 self._emit({"event": "reconnect", "why": f"{what} after {after}: {way}" if after else f"{what}: {way}"})

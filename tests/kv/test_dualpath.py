@@ -15,6 +15,7 @@ from rdmadiag.kv.client import Client, connect_tcp
 from rdmadiag.kv.dualpath import DualPath, NotMoved
 from rdmadiag.kv.health import Policy
 from rdmadiag.kv.layout import Shape
+from rdmadiag.kv.live import Live
 from rdmadiag.kv.recovery import Route
 from rdmadiag.kv.scheduler import CONTROL, Path
 from rdmadiag.kv.server import Server
@@ -98,6 +99,36 @@ def test_a_path_that_fails_is_demoted_its_transfers_go_on_by_the_other_and_it_co
         assert ("probation", "fast") in events(client) and ("returned", "fast") in events(client)
         last = dual.read(6)
         assert last.result(20) == content(6) and dual.paths_of(last) == ["fast"]
+
+
+def test_whoever_looks_on_is_told_of_a_failure_without_a_request_and_of_what_became_of_the_path(
+    tmp_path: FilePath,
+) -> None:
+    told: list[Any] = []
+    with paths(tmp_path, lambda work: "RETRY_EXC_ERR" if work.length else work) as (store, client, dual):
+        client.recorder.watch = Live(told.append)
+        store.put(1, 1, content(1))
+        reads = [dual.read(1) for _ in range(4)]
+        assert [future.result(20) for future in reads] == [content(1)] * 4
+    errors = [one for one in told if one["event"] == "error"]
+    assert errors and {one["status"] for one in errors} == {"RETRY_EXC_ERR"} and "request" not in errors[0]
+    assert {"event": "path", "path": "fast", "state": "demoted"} in told
+    assert "recovered" in {one["event"] for one in told}
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_bug_in_one_path_ends_what_waits_instead_of_letting_it_wait_for_ever(tmp_path: FilePath) -> None:
+    def bug(what: str, values: Any) -> None:
+        if what == "detected":
+            raise KeyError("a bug")
+
+    with paths(tmp_path, lambda work: "RETRY_EXC_ERR" if work.length else work) as (store, client, dual):
+        client.recorder.watch = bug
+        store.put(1, 1, content(1))
+        with pytest.raises(KeyError, match="a bug"):
+            dual.read(1).result(20)
+        with pytest.raises(NotMoved, match="paths were closed"):
+            dual.read(1)
 
 
 def test_a_job_of_a_higher_priority_is_done_before_what_was_under_way(tmp_path: FilePath) -> None:
