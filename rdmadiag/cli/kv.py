@@ -10,7 +10,13 @@ import click
 from rdmadiag.cli import _output
 from rdmadiag.errors import BadInput
 
-SHAPE = click.option("--shape", default="llama-3-70b-tp8", show_default=True, help="Shape of a block by name.")
+SHAPE = click.option(
+    "--shape",
+    default="llama-3-70b-tp8",
+    show_default=True,
+    help="Shape of a block by name, or by a model's parameters: layers=40,kv_heads=8,head_dim=128,dtype_bytes=1,block_tokens=16,tp=4; "
+    "latent= instead of heads (MLA); model=qwen3-8b,tp=2.",
+)
 LAYERS = click.option("--layers", type=int, help="Layers, instead of the shape's own.")
 SLOTS = click.option(
     "--slots", default=256, show_default=True, type=click.IntRange(2, 1 << 20), help="Slots for blocks."

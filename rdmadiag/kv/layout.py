@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from rdmadiag.errors import BadInput
-from rdmadiag.plan.kv import PRESETS, Model
+from rdmadiag.plan.kv import PRESETS, Model, described
 
 MOST_PLANES, MOST_SLOTS, MOST_BYTES = 4096, 1 << 20, 1 << 40
 
@@ -74,6 +74,21 @@ SHAPES: dict[str, Shape] = {
     "page-1": shape(PRESETS["llama-3-70b"], 1, 8),
 }
 """Shapes by name; page-1 is one token a page, as SGLang has by default (256-byte pieces for a 70B on 8 ranks)."""
+
+
+def named(text: str) -> Shape:
+    """Return a shape by its name, or by the parameters of a model: model=qwen3-8b,tp=2 or layers=40,kv_heads=8,head_dim=128,tp=4.
+
+    Raises BadInput.
+    """
+    if "=" in text:
+        model, given = described(text.split(","))
+        return shape(model, given["block_tokens"], given["tp"])
+    if text not in SHAPES:
+        raise BadInput(
+            f"no shape named {text!r}; known: {', '.join(SHAPES)}; or layers=, kv_heads=, head_dim=, tp= ..."
+        )
+    return SHAPES[text]
 
 
 class Geometry(NamedTuple):

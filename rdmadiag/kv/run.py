@@ -20,7 +20,7 @@ from rdmadiag.errors import BadInput
 from rdmadiag.kv.arrivals import Arrival
 from rdmadiag.kv.client import Client, Settings
 from rdmadiag.kv.frames import PeerGone, ProtocolError
-from rdmadiag.kv.layout import MOST_PLANES, SHAPES, Shape, checked
+from rdmadiag.kv.layout import MOST_PLANES, Shape, checked, named
 from rdmadiag.kv.rdma import Rails
 from rdmadiag.kv.record import Recorder
 from rdmadiag.plan import window
@@ -36,12 +36,11 @@ PROGRAM = (sys.executable, "-m", "rdmadiag")
 
 
 def shape_named(name: str, layers: int | None = None) -> Shape:
-    """Return a shape by name, with fewer or more layers when given. Raises BadInput."""
-    if name not in SHAPES:
-        raise BadInput(f"no shape named {name!r}; known: {', '.join(SHAPES)}")
+    """Return a shape by name or parameters, with fewer or more layers when given. Raises BadInput."""
+    found = named(name)
     if layers is not None and not 1 <= layers <= MOST_PLANES:
         raise BadInput(f"layers {layers}; wanted 1 to {MOST_PLANES}")
-    return checked(SHAPES[name]._replace(layers=layers)) if layers else SHAPES[name]
+    return checked(found._replace(layers=layers)) if layers else found
 
 
 def window_for(rate: str | None, rtt: str | None, shape: Shape, qps: int) -> int:

@@ -8,17 +8,19 @@ token instead, which tensor parallelism replicates and does not split.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rdmadiag.errors import BadInput
 from rdmadiag.explain._words import refuse, span
 from rdmadiag.plan._words import bytes_text, positive, rate_text, values
 
-HELP = "bytes of a KV cache and its time on the wire: model=NAME or layers= kv_heads= head_dim=, tokens= tp= rate="
+HELP = "bytes of a KV cache and its time on the wire: model=NAME, or layers= with kv_heads= head_dim= or latent=, tokens= tp= rate="
 EXAMPLES = (
     ("model=llama-3-70b", "tokens=4096", "tp=8", "rate=400gbit"),
     ("model=deepseek-v3", "tokens=128000", "block_tokens=64"),
     ("layers=80", "kv_heads=8", "head_dim=128", "dtype_bytes=2"),
+    ("layers=61", "latent=576", "block_tokens=64"),
 )
 
 
@@ -71,28 +73,29 @@ def payload_share(mtu_bytes: int) -> float:
     return mtu_bytes / (mtu_bytes + PACKET_OVERHEAD_BYTES)
 
 
+_WORDS: dict[str, tuple[str, Any]] = {
+    "model": ("name", None),
+    "layers": ("count", None),
+    "kv_heads": ("count", None),
+    "head_dim": ("count", None),
+    "latent": ("count", None),
+    "dtype_bytes": ("size", None),
+    "block_tokens": ("count", 16),
+    "tp": ("count", 1),
+}
+
+
+def described(words: Sequence[str], more: Mapping[str, tuple[str, Any]] | None = None) -> tuple[Model, dict[str, Any]]:
+    """Return a model told by words (model=NAME or layers= ...), and all values by name: block_tokens, tp, and `more`. Raises BadInput."""
+    wanted = {**_WORDS, **(more or {})}
+    given = values("kv", words, wanted)
+    positive("kv", given, *(name for name in wanted if name != "model"))
+    return _model(given), given
+
+
 def decode(*words: str) -> dict[str, Any]:
     """Answer the bytes of a token, of a block on one rank, of all tokens, and the time to move them. Raises BadInput."""
-    given = values(
-        "kv",
-        words,
-        {
-            "model": ("name", None),
-            "layers": ("count", None),
-            "kv_heads": ("count", None),
-            "head_dim": ("count", None),
-            "dtype_bytes": ("size", None),
-            "tokens": ("count", 4096),
-            "block_tokens": ("count", 16),
-            "tp": ("count", 1),
-            "rate": ("rate", 400e9),
-            "mtu": ("size", 4096.0),
-        },
-    )
-    positive(
-        "kv", given, "layers", "kv_heads", "head_dim", "dtype_bytes", "tokens", "block_tokens", "tp", "rate", "mtu"
-    )
-    model = _model(given)
+    model, given = described(words, {"tokens": ("count", 4096), "rate": ("rate", 400e9), "mtu": ("size", 4096.0)})
     block = model.block_bytes(given["block_tokens"], given["tp"])
     total = model.token_bytes * given["tokens"]
     wire = given["rate"] * payload_share(int(given["mtu"])) / 8
@@ -120,15 +123,16 @@ def decode(*words: str) -> dict[str, Any]:
 
 
 def _model(given: dict[str, Any]) -> Model:
-    own = [given[key] for key in ("layers", "kv_heads", "head_dim")]
+    layers, *heads, latent = own = [given[key] for key in ("layers", "kv_heads", "head_dim", "latent")]
     if given["model"] is None:
-        if None in own:
-            raise BadInput(f"plan kv needs model=NAME ({', '.join(PRESETS)}), or layers= kv_heads= head_dim=")
-        layers, kv_heads, head_dim = own
-        return Model(layers, kv_heads, head_dim, given["dtype_bytes"] or 2)
+        if layers is None or (None in heads if latent is None else heads != [None, None]):
+            raise BadInput(
+                f"plan kv needs model=NAME ({', '.join(PRESETS)}), or layers= with kv_heads= and head_dim=, or layers= with latent="
+            )
+        return Model(layers, heads[0] or 0, heads[1] or 0, given["dtype_bytes"] or 2, latent or 0)
     if given["model"].lower() not in PRESETS:
         raise refuse("model", given["model"], "a name, or layers= kv_heads= head_dim=", PRESETS)
     if any(value is not None for value in own):
-        raise BadInput("plan kv: model= or layers=, kv_heads= and head_dim=, not both")
+        raise BadInput("plan kv: model= or layers=, kv_heads=, head_dim= and latent=, not both")
     model = PRESETS[given["model"].lower()]
     return model._replace(dtype_bytes=given["dtype_bytes"]) if given["dtype_bytes"] else model

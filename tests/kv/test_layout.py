@@ -23,6 +23,33 @@ def test_latent_attention_has_one_piece_a_layer_and_is_not_split() -> None:
     assert layout.SHAPES["deepseek-v3"] == layout.Shape(61, 1, 72 << 10, 64)
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("layers=80,kv_heads=8,head_dim=128,tp=8", "llama-3-70b-tp8"),
+        ("model=llama-3-8b", "llama-3-8b"),
+        ("layers=61,latent=576,block_tokens=64,tp=8", "deepseek-v3"),
+        ("model=llama-3-70b,tp=8,block_tokens=1", "page-1"),
+    ],
+)
+def test_parameters_of_a_model_give_the_shape_that_has_a_name(text: str, same: str) -> None:
+    assert layout.named(text) == layout.SHAPES[same]
+
+
+def test_one_byte_a_value_halves_the_pieces() -> None:
+    half = layout.named("layers=80,kv_heads=8,head_dim=128,tp=8,dtype_bytes=1").piece_bytes
+    assert 2 * half == layout.SHAPES["llama-3-70b-tp8"].piece_bytes
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["nosuch", "layers=4", "layers=4,kv_heads=8", "layers=4,latent=5,head_dim=8", "layers=0,latent=5", "a=b", "=", ","],
+)
+def test_words_that_give_no_shape_are_refused(text: str) -> None:
+    with pytest.raises(BadInput):
+        layout.named(text)
+
+
 def test_pages_of_one_token_have_256_byte_pieces() -> None:
     assert layout.SHAPES["page-1"].piece_bytes == 256
 
