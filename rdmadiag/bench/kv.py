@@ -20,7 +20,7 @@ OPS = {"push": "RDMA_WRITE", "imm": "RDMA_WRITE_WITH_IMM", "pull": "RDMA_READ"}
 AGAINST = {"push": "ib_write_bw", "imm": "ib_write_bw", "pull": "ib_read_bw"}
 SIZES = (4096, 16384, 65536, 262144, 1 << 20)
 DEPTHS = (1, 2, 4, 8, 16, 32, 64, 128)
-WHOLE = "whole"
+WHOLE, WHOLE_TRANSFER = "whole", "whole transfer"
 SIZE_MOST, DEPTH_MOST = 1 << 20, 256
 SIGNAL_EVERY = 8
 ANSWER_SECONDS = 180.0
@@ -32,7 +32,7 @@ class BenchError(RdmadiagError):
 
 
 class Plan(NamedTuple):
-    """What is measured: runs of `volume_bytes` (at least 16 blocks), `repeats` of each point of the sweep.
+    """What is measured: runs of `volume_bytes`, but at least 16 blocks and two full queues; `repeats` of each point of the sweep.
 
     `pairs` with perftest are made of each size in `pair_sizes`, at `depth`; with `whole` also of whole KV transfers.
     """
@@ -47,9 +47,9 @@ class Plan(NamedTuple):
     volume_bytes: int = 16 << 20
     whole: bool = False
 
-    def count(self, size: int) -> int:
-        """Return the blocks of a run."""
-        return max(16, self.volume_bytes // size)
+    def count(self, size: int, least: int = 0) -> int:
+        """Return the blocks of a run, at least so many: a run of one full queue would be its start and its end only."""
+        return max(16, self.volume_bytes // size, least)
 
     def checked(self) -> Plan:
         """Return it. Raises BadInput for what cannot be measured."""
@@ -187,13 +187,13 @@ def _pairs(
     place: Place, device: Device, near: Host, far: Host, plan: Plan, progress: Progress
 ) -> Iterator[dict[str, Any]]:
     port = 18900
-    measures = [("blocks", device.rate), *([("whole transfer", device.whole_rate)] if plan.whole else [])]
+    measures = [("blocks", device.rate), *([(WHOLE_TRANSFER, device.whole_rate)] if plan.whole else [])]
     for what, measure_ours in measures:
         for mode in plan.modes:
             for size in plan.pair_sizes:
                 ours: list[float] = []
                 theirs: list[float] = []
-                count = plan.count(size)
+                count = plan.count(size, 0 if what == WHOLE_TRANSFER else 2 * plan.depth)
                 measure_ours(mode, size, plan.depth, count)  # pages and QPs are warm, as perftest's are
                 for nth in range(plan.pairs):
                     progress(f"{mode} {what}, {size} bytes, against {AGAINST[mode]}, pair {nth + 1} of {plan.pairs}")
@@ -225,7 +225,7 @@ def _points(device: Device, plan: Plan, progress: Progress) -> Iterator[dict[str
     for nth in range(plan.repeats):  # every point once, then every point again: a drift is spread over all
         for mode, size, depth in wanted:
             progress(f"round {nth + 1} of {plan.repeats}: {mode} {size} bytes, depth {depth}")
-            rates[mode, size, depth].append(device.rate(mode, size, depth, plan.count(size)))
+            rates[mode, size, depth].append(device.rate(mode, size, depth, plan.count(size, 2 * depth)))
     for (mode, size, depth), values in rates.items():
         if values:
             yield {"mode": mode, "size": size, "depth": depth, "bytes_per_second": _median(values)}

@@ -47,7 +47,7 @@ def _numbers(context: click.Context, parameter: click.Parameter, value: tuple[st
 @click.option(
     "--repeats", default=3, show_default=True, type=click.IntRange(1, 1000), help="Runs of each point of the sweep."
 )
-@click.option("--volume", default="16M", show_default=True, help="Bytes of a run (at least 16 blocks).")
+@click.option("--volume", default="16M", show_default=True, help="Bytes of a run (at least two full queues).")
 @click.option("--no-sweep", is_flag=True, help="Only the pairs.")
 @click.option("--whole", is_flag=True, help="Pairs of whole KV transfers too: manifest, layers, verified afterwards.")
 @click.option("--plot", "plots", multiple=True, help="Write a picture there (.png, .svg); may be given twice.")
@@ -74,9 +74,10 @@ def kv(
     from rdmadiag.errors import BadInput
 
     found = lab.find(lab_name)
-    if found.options.kernel_per_host:
+    if found.options.apart:
         raise BadInput(
-            f"lab {lab_name} has a kernel for each host; wanted one for both devices (lab up without --kernel-per-host)"
+            f"lab {lab_name} has its hosts apart; wanted one program to have both devices (lab up without "
+            "--kernel-per-host and --namespaces)"
         )
     chosen = sizes or SIZES
     plan = Plan(

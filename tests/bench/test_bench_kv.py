@@ -81,6 +81,7 @@ def test_what_cannot_be_measured_is_refused(plan: Plan, words: str) -> None:
 
 def test_at_least_sixteen_blocks_are_moved() -> None:
     assert Plan(volume_bytes=1 << 20).count(1 << 20) == 16 and Plan(volume_bytes=1 << 20).count(4096) == 256
+    assert Plan(volume_bytes=1 << 20).count(1 << 20, 64) == 64
 
 
 def test_sizes_are_read_as_people_write_them(rdmadiag: Callable[..., Any]) -> None:
