@@ -51,6 +51,15 @@ def command() -> None:
 @click.option("--ecn", is_flag=True, help="Switch ports mark ECN (RED) instead of only dropping.")
 @click.option("--kernel-per-host", is_flag=True, help="One virtual machine a host, and one for the switch.")
 @click.option(
+    "--namespaces", is_flag=True, help="One network namespace a host, with its rxe device (guest Linux 7.1 and newer)."
+)
+@click.option(
+    "--kernel",
+    default="",
+    metavar="RELEASE",
+    help="The guest's kernel, instead of this machine's or the distribution's.",
+)
+@click.option(
     "--idle",
     "idle_seconds",
     default="2h",
@@ -67,6 +76,7 @@ def up(name: str, form: str, **values: Any) -> None:
       rdmadiag lab up
       rdmadiag lab up two-rails --rails 2 --hosts 3
       rdmadiag lab up kernels --kernel-per-host
+      rdmadiag lab up apart --namespaces --kernel 7.3.4+deb13-amd64
     """
     import os
 
@@ -316,10 +326,11 @@ def doctor(form: str) -> None:
     install = needs.install_command(found)
     missing = [need for need in found if need.answer != "yes" and not need.optional]
 
+    words = {"yes": "ok", "unknown": "unknown"}
+
     def text() -> list[str]:
         rows = [
-            ("ok" if n.answer == "yes" else "optional" if n.optional else "MISSING", n.name, n.found, n.why)
-            for n in found
+            (words.get(n.answer) or ("optional" if n.optional else "MISSING"), n.name, n.found, n.why) for n in found
         ]
         last = [f"install: {install}"] if install else []
         return [*_output.columns(rows), "", *last, f"a lab {'cannot' if missing else 'can'} come up here"]

@@ -34,7 +34,8 @@ class Target:
     tag: str
     cables: tuple[Cable, ...]
     plain: tuple[Cable, ...] = ()  # a lab's other network
-    one_kernel: bool = True
+    one_kernel: bool = True  # of a lab's hosts
+    apart: bool = False  # each of a lab's hosts is a place of its own: a kernel, or a namespace
     queue: str = ""
     rate: int = 0  # bit/s of each port, 0: not known
     root_qdisc: str = ""  # of a device's netdev

@@ -41,7 +41,7 @@ def plan(target: Target, values: Values, name: str, hits: tuple[str, ...], moves
 
     notes: tuple[str, ...] = ("its queue pairs are its own: those of other programs are not touched, and are watched",)
     place = ""
-    if target.kind == "lab" and target.one_kernel:
+    if target.kind == "lab" and not target.apart:
         ends = [target.cables_of(values[end])[0] for end in ("source", "destination")]
         if any(len(target.hosts(values[end])) != 1 for end in ("source", "destination")):
             raise BadInput(f"--source {values['source']} --destination {values['destination']}; wanted one host each")
@@ -51,7 +51,7 @@ def plan(target: Target, values: Values, name: str, hits: tuple[str, ...], moves
         devices = [here.device, here.device]
         place = here.host if target.kind == "lab" else ""
         notes += (
-            f"both queue pairs are on {here.device}, for a process sees one kernel: the device loops their packets back",
+            f"both queue pairs are on {here.device}, for a process sees the devices of one host: the device loops their packets back",
         )
     probes = list(moves.names) if moves.kind == "step" else []
     order = {"fault": name, "devices": devices, "values": dict(values), "probes": probes}

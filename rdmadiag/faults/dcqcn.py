@@ -36,10 +36,10 @@ def plan(target: Target, values: Values) -> Plan:
         "rxe has no DCQCN: rates and CNPs are made by processes, times are longer than an adapter's",
     )
     place = ""
-    if not target.one_kernel:
+    if target.apart:
         cables = target.cables_of(cables[0].host)
         place = cables[0].host
-        notes += (f"on {place} alone, for an injection is on one kernel: another with --host for each further host",)
+        notes += (f"on {place} alone, for an injection is on one host: another with --host for each further host",)
     steps: list[Change | Worker] = []
     for cable in cables:
         here = f"tc qdisc show dev {cable.netdev}"

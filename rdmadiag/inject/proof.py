@@ -135,7 +135,7 @@ if found:
 
 def _echo(aim: Aim) -> dict[str, float]:
     here, *others = aim.target.cables
-    place = "" if aim.target.one_kernel else here.host
+    place = here.host if aim.target.apart else ""
     peer = (
         others[0].address if others else f"$(ip -4 neigh show dev {here.netdev} | grep -m1 REACHABLE | cut -d' ' -f1)"
     )

@@ -96,7 +96,8 @@ def plans(options: Options, name: str, kernel: Kernel, accelerator: str, folder:
         share=options.folder,
     )
     if not options.kernel_per_host:
-        return [Plan("vm", name, base, topology.one_kernel_script(options))]
+        make = topology.namespaces_script if options.namespaces else topology.one_kernel_script
+        return [Plan("vm", name, base, make(options))]
     small = base._replace(processors=1, memory_mib=1024)
     found = []
     for place in (*topology.host_names(options), topology.SWITCH):
@@ -145,7 +146,7 @@ async def bring_up(options: Options, name: str, folder: Path, progress: Progress
         steps[text] = round(time.monotonic() - started, 3)
         progress(text)
 
-    kernel = await asyncio.to_thread(kernels.find, step)
+    kernel = await asyncio.to_thread(kernels.find, step, options.kernel)
     reason = ""
     for accelerator in accelerators(kernel.release):
         wanted = await asyncio.to_thread(plans, options, name, kernel, accelerator, folder)

@@ -50,33 +50,42 @@ def _versions(text: str) -> list[int | str]:
 
 
 def installed(root: Path = Path("/")) -> Iterator[Kernel]:
-    """Yield the kernels with rdma_rxe that lie in /boot and /lib/modules and may be read, newest first."""
+    """Yield the kernels with rdma_rxe that lie in /boot and /lib/modules and may be read, newest first.
+
+    Debian's packages of Linux 7 have the image among the modules; what installs it copies it to /boot.
+    """
     folder = root / "lib/modules"
     releases = os.listdir(folder) if folder.is_dir() else []
     for release in sorted(releases, key=_versions, reverse=True):
-        image, modules = root / f"boot/vmlinuz-{release}", folder / release
-        if os.access(image, os.R_OK) and has_rxe(modules) and (modules / "modules.dep").exists():
-            yield Kernel(release, image, modules)
+        modules = folder / release
+        images = [at for at in (root / f"boot/vmlinuz-{release}", modules / "vmlinuz") if os.access(at, os.R_OK)]
+        if images and has_rxe(modules) and (modules / "modules.dep").exists():
+            yield Kernel(release, images[0], modules)
 
 
-def unpacked() -> Iterator[Kernel]:
-    """Yield the kernels in the cache, newest first."""
-    ready = cache_folder("kernels").glob("*/ready")
-    for mark in sorted(ready, key=lambda path: _versions(path.parent.name), reverse=True):
-        yield from installed(mark.parent)
+def unpacked(release: str = "") -> Iterator[Kernel]:
+    """Yield the kernels in the cache, newest first: the distribution's own, or of a release that was asked for."""
+    folder = cache_folder("kernels")
+    marks = [*folder.glob("*/ready"), *(folder.glob("*/asked") if release else ())]
+    for mark in sorted(marks, key=lambda path: _versions(path.parent.name), reverse=True):
+        yield from (kernel for kernel in installed(mark.parent) if release in ("", kernel.release))
 
 
-def find(progress: Progress = lambda text: None) -> Kernel:
-    """Return a kernel: the host's, else one in the cache, else a package is fetched. Raises LabError."""
+def find(progress: Progress = lambda text: None, release: str = "") -> Kernel:
+    """Return a kernel, of a release where one is named: the host's, else one in the cache, else a package is fetched. Raises LabError.
+
+    What was fetched because it was named is not taken when none is named.
+    """
     for kernel in installed():
-        return kernel
+        if release in ("", kernel.release):
+            return kernel
     folder = cache_folder("kernels")
     held = os.open(folder / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)  # two labs must not unpack at once
-        for kernel in unpacked():
+        for kernel in unpacked(release):
             return kernel
-        return _fetch(folder, progress)
+        return _fetch(folder, packages(release), "asked" if release else "ready", progress)
     finally:
         os.close(held)
 
@@ -89,29 +98,40 @@ def _apt(*words: str, folder: Path | None = None) -> str:
     return result.stdout
 
 
-def packages() -> list[str]:
-    """Return the packages that hold the distribution's kernel and its rdma_rxe, by the package manager's lists.
+def packages(release: str = "") -> list[str]:
+    """Return the packages that hold the distribution's kernel, or that of a release, with its rdma_rxe. Raises LabError.
 
-    Debian: linux-image-<arch>; Ubuntu: linux-image-generic, whose rdma_rxe is in linux-modules-extra.
+    The package manager's lists tell. Debian: linux-image-<release>, which from about Linux 7.0 on is empty and depends on linux-binary
+    and linux-modules; Ubuntu's rdma_rxe is in linux-modules-extra.
     """
     if not shutil.which("apt-get"):
         raise LabError("no kernel with rdma_rxe in /boot and /lib/modules, and no apt-get to fetch one with")
+    release = release or _distributions()
+    if release.endswith("-generic"):
+        return [f"linux-{part}-{release}" for part in ("image", "modules", "modules-extra")]
+    image = f"linux-image-{release}"
+    try:
+        text = _apt("apt-cache", "depends", image)
+    except LabError:
+        raise LabError(
+            f"the package lists know no {image}; `apt-cache search linux-image` shows what they know, apt-get update renews them"
+        ) from None
+    return re.findall(rf"Depends: (linux-(?:binary|modules)-{re.escape(release)})\n", text) or [image]
+
+
+def _distributions() -> str:
     for meta in ("linux-image-amd64", "linux-image-generic"):
         try:
             text = _apt("apt-cache", "depends", meta)
         except LabError:
             continue
         if match := re.search(r"Depends: linux-image-(\d\S*)", text):
-            release = match[1]
-            if meta == "linux-image-amd64":
-                return [f"linux-image-{release}"]
-            return [f"linux-image-{release}", f"linux-modules-{release}", f"linux-modules-extra-{release}"]
+            return match[1]
     raise LabError("the package lists know no linux-image-amd64 and no linux-image-generic; as root: apt-get update")
 
 
-def _fetch(folder: Path, progress: Progress) -> Kernel:
-    names = packages()
-    release = names[0].removeprefix("linux-image-")
+def _fetch(folder: Path, names: list[str], mark: str, progress: Progress) -> Kernel:
+    release = names[0].split("-", 2)[2]
     target = folder / release
     shutil.rmtree(target, ignore_errors=True)
     (target / "deb").mkdir(parents=True)
@@ -131,7 +151,7 @@ def _fetch(folder: Path, progress: Progress) -> Kernel:
         raise LabError("depmod is missing: apt-get install kmod")
     for entry in modules.iterdir():
         _apt(depmod, "-b", str(target), entry.name)
-    (target / "ready").touch()
+    (target / mark).touch()
     for kernel in installed(target):
         return kernel
     raise LabError(f"{' '.join(names)}: unpacked to {target}, but no kernel with rdma_rxe is in it")

@@ -78,7 +78,8 @@ class Lab:
             raise BadInput(f"no host {host!r} in lab {self.name}; there are {', '.join(known)}")
         if self.options.kernel_per_host:
             return host or "h1", argv
-        return "", ["ip", "netns", "exec", topology.SWITCH, *argv] if host == topology.SWITCH else argv
+        namespace = host or "h1" if self.options.namespaces else topology.SWITCH if host == topology.SWITCH else ""
+        return "", ["ip", "netns", "exec", namespace, *argv] if namespace else argv
 
     def request(self, **wanted: Any) -> dict[str, Any]:
         """Ask the lab's keeper. Raises LabError when it does not answer."""
@@ -147,7 +148,7 @@ def choose_backend(options: Options) -> Options:
         return options
     from rdmadiag.lab import native
 
-    native_works = not options.kernel_per_host and os.geteuid() == 0 and native.why_not() == ""
+    native_works = not options.apart and not options.kernel and os.geteuid() == 0 and native.why_not() == ""
     return replace(options, backend="native" if native_works else "vm")
 
 

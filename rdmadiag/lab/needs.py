@@ -43,6 +43,12 @@ _TOOLS = (
 _PROVIDERS = ("/usr/lib/x86_64-linux-gnu/libibverbs", "/usr/lib/libibverbs", "/usr/lib64/libibverbs")
 
 
+_TRIED = {
+    ("debian", "12"): "all tests of the lab were run on it",
+    ("debian", "13"): "up, restore and RC traffic were tried on it by hand",
+}
+
+
 def _find(tool: str) -> str | None:
     return shutil.which(tool, path=f"{os.environ.get('PATH', '')}:{_SBIN}")
 
@@ -51,6 +57,7 @@ def needs() -> Iterator[Need]:
     """Yield everything that a lab in a virtual machine needs or can use."""
     machine = platform.machine()
     yield Need("x86-64", "yes" if machine == "x86_64" else "no", machine, "the guest's machine type is made for it")
+    yield _distribution()
     for tool, why, packages, optional in _TOOLS:
         path = _find(tool)
         yield Need(tool, "yes" if path else "no", path or "", why, packages, optional)
@@ -77,6 +84,17 @@ def needs() -> Iterator[Need]:
         (),
         True,
     )
+
+
+def _distribution() -> Need:
+    try:
+        told = platform.freedesktop_os_release()
+    except OSError:
+        told = {}
+    tried = _TRIED.get((told.get("ID", ""), told.get("VERSION_ID", "")))
+    found = told.get("PRETTY_NAME", "it does not say its name")
+    why = tried or "the lab is untested on it; Debian 12 and 13 are not"
+    return Need("distribution", "yes" if tried else "unknown", found, why, (), True)
 
 
 def _compiler() -> Need:

@@ -25,6 +25,8 @@ class Options:
     mtu: int = 4200
     ecn: bool = False
     kernel_per_host: bool = False
+    namespaces: bool = False
+    kernel: str = ""
     folder: str = ""
     idle_seconds: float = 7200.0
 
@@ -40,11 +42,23 @@ class Options:
             raise BadInput(f"--mtu {self.mtu}; wanted 576 to 9000 bytes (4200 gives RoCE the path MTU 4096)")
         if not 64 << 10 <= self.queue_bytes <= 1 << 30:
             raise BadInput(f"--queue {self.queue_bytes}; wanted 65536 to 1073741824 bytes")
+        if self.kernel and not re.fullmatch(r"\d[\w.+~-]{0,80}", self.kernel):
+            raise BadInput(f"--kernel {self.kernel[:80]!r}; wanted a release, such as 6.12.43+deb13-amd64")
+        if self.kernel and self.backend == "native":
+            raise BadInput("--kernel needs a virtual machine; leave out --backend native")
         if self.kernel_per_host and self.backend == "native":
             raise BadInput("--kernel-per-host needs virtual machines; leave out --backend native")
+        if self.namespaces and (self.kernel_per_host or self.backend == "native"):
+            other = "--kernel-per-host" if self.kernel_per_host else "--backend native"
+            raise BadInput(f"--namespaces with {other}; wanted one of the two")
         if self.kernel_per_host and self.hosts > 4:
             raise BadInput(f"--hosts {self.hosts} with --kernel-per-host; wanted 2 to 4 (each is a virtual machine)")
         bits_per_second(self.rate)
+
+    @property
+    def apart(self) -> bool:
+        """Whether each host is a place of its own, with its own devices only: a kernel, or a network namespace."""
+        return self.kernel_per_host or self.namespaces
 
     def as_json(self) -> dict[str, Any]:
         """Return all options by name."""

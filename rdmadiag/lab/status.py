@@ -60,6 +60,7 @@ def brief(state: State) -> dict[str, Any]:
         "hosts": options.get("hosts"),
         "rails": options.get("rails"),
         "kernel_per_host": options.get("kernel_per_host"),
+        "namespaces": options.get("namespaces"),
         "pid": state.record.get("pid"),
         "since": state.record.get("since"),
         "up_seconds": state.record.get("up_seconds"),
@@ -71,12 +72,12 @@ def full(lab: Lab, state: State) -> dict[str, Any]:
     """Return all about a lab that is up, devices as they are now; of a guest that does not answer they are unknown. Raises LabError."""
     options, answer = lab.options, lab.request(do="ping")
     silent = any(word != "answers" for word in answer.get("guests", {}).values())
-    places = [] if silent else topology.host_names(options) if options.kernel_per_host else [""]
+    places = [] if silent else topology.host_names(options) if options.apart else [""]
     looks = {place: parse(lab.run(["sh", "-c", _LOOK], host=place, timeout_seconds=20).text) for place in places}
     seen = {(place, one["device"]): one for place, devices in looks.items() for one in devices}
     links = []
     for link in topology.links(options):
-        now = seen.get((link.host if options.kernel_per_host else "", link.device), {})
+        now = seen.get((link.host if options.apart else "", link.device), {})
         links.append(
             {
                 "host": link.host,

@@ -1,7 +1,8 @@
 """The hosts, links and switch of a lab as data, and the shell script that makes them in a guest.
 
 One kernel (rxe routes in the first network namespace only, until Linux 7.1): all hosts' netdevs live there, the switch
-in a namespace `switch` with one bridge a network. A kernel a host: the netdevs are the guests' own virtio NICs.
+in a namespace `switch` with one bridge a network. A namespace a host (from Linux 7.1 on): netdevs and rxe devices live in
+it. A kernel a host: the netdevs are the guests' own virtio NICs.
 
     rxe1/v1 10.0.0.1 ---- p1 [ netns switch: bridge br1 ] p2 ---- v2/rxe2 10.0.0.2     rail 1; rail 2: v1b, p1b, br2
          e1 10.0.100.1 -- q1 [               bridge br0 ] q2 -- e2 10.0.100.2          the plain network, for TCP
@@ -161,6 +162,57 @@ def one_kernel_script(options: Options) -> str:
     return script.text()
 
 
+_HAS_PORT = """found=
+while read -r _ at _; do case $at in *:12B7) found=yes; esac; done < /proc/net/udp
+[ "$found" ] || { echo "this kernel ($(uname -r)) does not let rxe live in a network namespace: {device} opened no UDP port \
+4791 in that of {host} (Linux 7.1 and newer do); leave out --namespaces, or take --kernel-per-host"; exit 1; }"""
+
+
+def namespaces_script(options: Options) -> str:
+    """Return the shell script that makes each host in a namespace of one guest. It fails where the kernel's rxe cannot live there.
+
+    What tells is tried, not looked up by release: a device in a namespace has its UDP socket there (12B7 is port 4791).
+    """
+    cables, script = links(options), _Script()
+    script.lines.append("rdma system set netns exclusive")  # refused once there is another namespace
+    script.lines += [f"ip netns add {name}" for name in (SWITCH, *host_names(options))]
+    script.batch(
+        "ip -batch",
+        [
+            f"link add {c.netdev} netns {c.host} address {c.mac} mtu {c.mtu} type veth peer name {c.port} mtu {c.mtu} netns {SWITCH}"
+            for c in cables
+        ],
+    )
+    script.batch(f"ip -n {SWITCH} -batch", _bridge_lines(options, cables))
+    ports = [line for link in cables if link.device for line in qdiscs(link.port, shape(options))]
+    script.batch(f"tc -n {SWITCH} -batch", ports)
+    for host in host_names(options):
+        own = [link for link in cables if link.host == host]
+        inside = _Script()
+        inside.write({f"/proc/sys/net/ipv6/conf/{link.netdev}/accept_dad": "0" for link in own})
+        _host_lines(inside, own)
+        inside.lines.append(_HAS_PORT.replace("{device}", own[0].device).replace("{host}", host))
+        script.lines += [f"ip netns exec {host} sh -s <<'HOST'", inside.text() + "HOST"]
+        # A device that is seen here is in the first namespace, wherever its netdev is.
+        devices = [link.device for link in own if link.device]
+        script.lines += [
+            f"[ ! -e /sys/class/infiniband/{name} ] || rdma dev set {name} netns {host}" for name in devices
+        ]
+    return script.text()
+
+
+def _host_lines(script: _Script, cables: list[Link]) -> None:
+    script.batch(
+        "ip -batch",
+        [
+            line
+            for c in cables
+            for line in (f"addr add {c.address}/24 dev {c.netdev}", f"link set {c.netdev} mtu {c.mtu} up")
+        ],
+    )
+    script.batch("rdma -b", [f"link add {c.device} type rxe netdev {c.netdev}" for c in cables if c.device])
+
+
 def _names(cables: list[Link], name_of: dict[str, str]) -> list[str]:
     # The kernel named the NICs in its own order; the MAC address says which is which. Two passes: a name may be taken.
     lines = ["for at in /sys/class/net/*/address; do d=${at%/address}; d=${d##*/}; read -r mac < $at; case $mac in"]
@@ -172,15 +224,7 @@ def host_script(options: Options, host: str) -> str:
     """Return the script of one host's own guest (`kernel_per_host`)."""
     cables, script = [link for link in links(options) if link.host == host], _Script()
     script.lines += _names(cables, {link.mac: link.netdev for link in cables})
-    script.batch(
-        "ip -batch",
-        [
-            line
-            for c in cables
-            for line in (f"addr add {c.address}/24 dev {c.netdev}", f"link set {c.netdev} mtu {c.mtu} up")
-        ],
-    )
-    script.batch("rdma -b", [f"link add {c.device} type rxe netdev {c.netdev}" for c in cables if c.device])
+    _host_lines(script, cables)
     return script.text()
 
 

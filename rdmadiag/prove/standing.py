@@ -63,8 +63,8 @@ class Standing:
             progress(run.Step("lab comes up", 0.0, 0.0))
             name = self._wanted or f"prove-{os.getpid()}"
             self._lab = find(name) if self._wanted else up(Options(backend=self._backend, folder="/"), name)
-            if self._lab.options.kernel_per_host:
-                raise BadInput(f"lab {name} has a kernel a host; trials want one kernel")
+            if self._lab.options.apart:
+                raise BadInput(f"lab {name} has its hosts apart; trials want one place for all")
             self._watch = Watch(self._lab, "", SAMPLE_SECONDS)
             if not self._watch.started():
                 raise BadInput(f"what watches lab {name} did not start: {self._watch.why_not()}")

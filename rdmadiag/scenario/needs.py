@@ -13,7 +13,7 @@ from rdmadiag.workloads._place import package_path
 
 def missing(requires: Mapping[str, Any], programs: Sequence[str], lab: Lab) -> str:
     """Return what is not there, and what was seen instead; empty when all is."""
-    host = "h1" if lab.options.kernel_per_host else ""
+    host = "h1" if lab.options.apart else ""
 
     def run(*words: str) -> tuple[int, str]:
         try:

@@ -91,6 +91,7 @@ def _environment(facts: Mapping[str, Any]) -> dict[str, Any]:
         "hosts",
         "rails",
         "kernel_per_host",
+        "namespaces",
         "rate_bits_per_second",
         "port",
     )

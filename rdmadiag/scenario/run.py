@@ -194,7 +194,7 @@ class _Running:
         if reason := needs.missing(self.scenario.requires, adapter.PROGRAMS, lab):
             raise _Unsupported(reason)
         self._describe(lab)
-        places = topology.host_names(lab.options) if lab.options.kernel_per_host else [""]
+        places = topology.host_names(lab.options) if lab.options.apart else [""]
         try:
             self._step("evidence before")
             for place in places:

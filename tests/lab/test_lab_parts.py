@@ -35,6 +35,10 @@ from rdmadiag.lab.places import LabError
         ({"backend": "container"}, "--backend 'container'"),
         ({"backend": "native", "kernel_per_host": True}, "--backend native"),
         ({"hosts": 5, "kernel_per_host": True}, "--hosts 5"),
+        ({"namespaces": True, "kernel_per_host": True}, "--namespaces with --kernel-per-host"),
+        ({"namespaces": True, "backend": "native"}, "--namespaces with --backend native"),
+        ({"kernel": "../etc"}, "--kernel '../etc'"),
+        ({"kernel": "6.1.0", "backend": "native"}, "--kernel needs a virtual machine"),
     ],
 )
 def test_an_option_that_no_lab_can_have_is_named(values: dict[str, object], named: str) -> None:
@@ -191,6 +195,91 @@ def test_the_newest_kernel_with_rxe_is_taken(tmp_path: Path) -> None:
     assert [kernel.release for kernel in kernels.installed(tmp_path)] == ["6.1.0-57-amd64", "6.1.0-9-amd64"]
 
 
+def test_an_image_that_lies_among_the_modules_is_found_as_debians_packages_of_linux_7_have_it(tmp_path: Path) -> None:
+    tree(tmp_path, "7.3.4+deb13-amd64", "infiniband/sw/rxe/rdma_rxe.ko.xz")
+    (tmp_path / "boot/vmlinuz-7.3.4+deb13-amd64").rename(tmp_path / "lib/modules/7.3.4+deb13-amd64/vmlinuz")
+    (found,) = kernels.installed(tmp_path)
+    assert found.image == tmp_path / "lib/modules/7.3.4+deb13-amd64/vmlinuz"
+
+
+# What apt-cache depends printed, cut: Debian 12, Debian 13 with its backports (2026-11-30). Ubuntu's is written by hand: none was at hand.
+BOOKWORM = {
+    "linux-image-amd64": "linux-image-amd64\n  Depends: linux-image-6.1.0-57-amd64\n",
+    "linux-image-6.1.0-57-amd64": """linux-image-6.1.0-57-amd64
+  Depends: kmod
+  Depends: linux-base
+ |Depends: initramfs-tools
+  Depends: <linux-initramfs-tool>
+  Recommends: firmware-linux-free
+""",
+}
+TRIXIE_BACKPORTS = {
+    "linux-image-amd64": """linux-image-amd64
+  Depends: linux-base-amd64
+  Depends: linux-image-7.3.4+deb13-amd64
+  Depends: linux-modules-amd64
+""",
+    "linux-image-7.3.4+deb13-amd64": """linux-image-7.3.4+deb13-amd64
+  PreDepends: linux-base
+ |Depends: <dracut>
+ |Depends: <initramfs-tools>
+  Depends: <linux-initramfs-tool>
+  Depends: linux-base-7.3.4+deb13-amd64
+  Depends: linux-binary-7.3.4+deb13-amd64
+  Depends: linux-modules-7.3.4+deb13-amd64
+  Breaks: <initramfs-tools>
+""",
+}
+UBUNTU = {"linux-image-generic": "linux-image-generic\n  Depends: linux-image-6.8.0-50-generic\n"}
+
+
+@pytest.mark.parametrize(
+    ("lists", "release", "wanted"),
+    [
+        (BOOKWORM, "", ["linux-image-6.1.0-57-amd64"]),
+        (BOOKWORM, "6.1.0-57-amd64", ["linux-image-6.1.0-57-amd64"]),
+        (TRIXIE_BACKPORTS, "", ["linux-binary-7.3.4+deb13-amd64", "linux-modules-7.3.4+deb13-amd64"]),
+        (UBUNTU, "", [f"linux-{part}-6.8.0-50-generic" for part in ("image", "modules", "modules-extra")]),
+    ],
+)
+def test_the_packages_that_hold_the_kernel_are_told_by_the_package_managers_lists(
+    lists: dict[str, str], release: str, wanted: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lists_say(lists, monkeypatch)
+    assert kernels.packages(release) == wanted
+
+
+def test_a_release_that_the_lists_do_not_know_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    lists_say(BOOKWORM, monkeypatch)
+    with pytest.raises(LabError, match="know no linux-image-7.3.4-x; `apt-cache search"):
+        kernels.packages("7.3.4-x")
+
+
+def test_a_kernel_that_was_fetched_by_name_is_taken_by_name_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    folder = places.cache_folder("kernels")
+    for release, mark in (("6.1.0-57-amd64", "ready"), ("7.3.4+deb13-amd64", "asked")):
+        tree(folder / release, release, "infiniband/sw/rxe/rdma_rxe.ko")
+        (folder / release / mark).touch()
+    assert [kernel.release for kernel in kernels.unpacked()] == ["6.1.0-57-amd64"]
+    for release in ("6.1.0-57-amd64", "7.3.4+deb13-amd64"):
+        assert [kernel.release for kernel in kernels.unpacked(release)] == [release]
+
+
+def lists_say(lists: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let apt-cache answer from some lists."""
+
+    def apt(*words: str, folder: Path | None = None) -> str:
+        if words[-1] not in lists:
+            raise LabError(f"no {words[-1]}")
+        return lists[words[-1]]
+
+    monkeypatch.setattr(kernels, "_apt", apt)
+    monkeypatch.setattr(kernels.shutil, "which", lambda name: f"/usr/bin/{name}")
+
+
 # --- folders and locks ---
 
 
@@ -263,6 +352,22 @@ def test_status_lines_that_are_cut_or_strange_are_left_out() -> None:
         ("rxe1", 1, 4096),
         ("rxe3", None, 0),
     ]
+
+
+@pytest.mark.parametrize(
+    ("release", "answer", "words"),
+    [
+        ({"ID": "debian", "VERSION_ID": "13", "PRETTY_NAME": "Debian GNU/Linux 13 (trixie)"}, "yes", "by hand"),
+        ({"ID": "ubuntu", "VERSION_ID": "24.04", "PRETTY_NAME": "Ubuntu 24.04.1 LTS"}, "unknown", "untested"),
+        ({}, "unknown", "untested"),
+    ],
+)
+def test_a_distribution_on_which_no_lab_was_tried_is_said_to_be_untested(
+    release: dict[str, str], answer: str, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(needs.platform, "freedesktop_os_release", lambda: release)
+    (found,) = [need for need in needs.needs() if need.name == "distribution"]
+    assert (found.answer, found.optional) == (answer, True) and words in found.why
 
 
 def test_one_command_installs_what_is_missing() -> None:

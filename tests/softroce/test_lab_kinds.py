@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -15,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from rdmadiag.lab import Lab, Options, boot, find, guest, kernels
+from rdmadiag.lab import Lab, Options, boot, find, guest, kernels, places
 from rdmadiag.lab.places import LabError
-from tests.softroce.conftest import ROOT, Cli, environment, pingpong, processes_of
+from tests.softroce.conftest import ROOT, Cli, environment, pingpong, processes_of, wait_until
 
 QEMU = shutil.which("qemu-system-x86_64") or ""
 
@@ -44,13 +45,14 @@ def test_each_host_has_a_kernel_of_its_own_and_the_switch_has_one(separate: Lab)
     assert [separate.run(["hostname"], host=host).text.strip() for host in boots] == list(boots)
 
 
-def test_rc_messages_cross_the_switch_between_two_kernels(separate: Lab) -> None:
-    def sent(port: str) -> int:
-        shown = separate.run(["ip", "-j", "-s", "link", "show", port], host="switch")
-        return int(json.loads(shown.out)[0]["stats64"]["tx"]["packets"])
+def _sent(lab: Lab, port: str) -> int:
+    shown = lab.run(["ip", "-j", "-s", "link", "show", port], host="switch")
+    return int(json.loads(shown.out)[0]["stats64"]["tx"]["packets"])
 
-    before = {port: sent(port) for port in ("p1", "p2")}
-    words = [sys.executable, "-m", "rdmadiag", "lab", "exec", separate.name, "--host", "h1", "--"]
+
+def _ping_pong_across(lab: Lab) -> None:
+    before = {port: _sent(lab, port) for port in ("p1", "p2")}
+    words = [sys.executable, "-m", "rdmadiag", "lab", "exec", lab.name, "--host", "h1", "--"]
     command = ["timeout", "90", "ibv_rc_pingpong", "-d", "rxe1", "-g", "1", "-n", "100"]
     with subprocess.Popen(
         [*words, *command], env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL
@@ -59,9 +61,23 @@ def test_rc_messages_cross_the_switch_between_two_kernels(separate: Lab) -> None
         until timeout 60 ibv_rc_pingpong -d rxe2 -g 1 -n 100 10.0.0.1 > /tmp/client.txt 2>&1; do
           tries=$((tries+1)); [ $tries -lt 20 ] || { cat /tmp/client.txt; exit 1; }; sleep 0.5
         done"""
-        ran = separate.run(["sh", "-c", script], host="h2", timeout_seconds=120)
+        ran = lab.run(["sh", "-c", script], host="h2", timeout_seconds=120)
         assert (ran.code, server.wait(60)) == (0, 0), ran
-    assert all(sent(port) - before[port] >= 100 for port in before)
+    assert all(_sent(lab, port) - before[port] >= 100 for port in before)
+
+
+def test_rc_messages_cross_the_switch_between_two_kernels(separate: Lab) -> None:
+    _ping_pong_across(separate)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("dies", ["h2", "switch"])
+def test_a_killed_guest_of_several_ends_the_lab_and_takes_the_others_along(cli: Cli, name: str, dies: str) -> None:
+    assert cli("up", name, "--kernel-per-host").returncode == 0
+    os.kill(find(name).record["guests"][dies], signal.SIGKILL)
+    wait_until(lambda: not processes_of(name))
+    shown = cli("status", name)
+    assert shown.returncode == 1 and f"guest {dies}" in shown.stdout and "killed by signal 9" in shown.stdout
 
 
 def test_a_native_lab_carries_traffic_and_is_taken_apart_completely(separate: Lab) -> None:
@@ -110,6 +126,49 @@ def test_a_native_lab_refuses_links_that_are_not_its_own(separate: Lab) -> None:
         assert separate.run(["ip", "link", "show", "v1"], host="switch").code != 0
     finally:
         separate.run(["ip", "link", "del", "v2"], host="switch")
+
+
+@pytest.mark.long
+def test_each_host_has_a_namespace_of_its_own_with_its_device_only_where_the_kernel_lets_rxe_live_there(
+    cli: Cli, name: str, real_cache: None
+) -> None:
+    newest = next(
+        (path.parent.name for path in sorted(places.cache_folder("kernels").glob("*/asked"), reverse=True)), ""
+    )
+    words = (
+        "--namespaces",
+        *(("--kernel", newest) if newest else ()),
+    )  # one fetched by `lab up --kernel`, where there is one
+    made = cli("up", name, *words)
+    if made.returncode:
+        assert "does not let rxe live in a network namespace: rxe1 opened no UDP port 4791" in made.stderr, made.stderr
+        assert not processes_of(name)
+        pytest.skip(made.stderr.strip().splitlines()[-1])
+    apart = find(name)
+    shown = json.loads(cli("status", name, "--format", "json").stdout)
+    assert [link["state"] for link in shown["links"]] == ["ACTIVE", "ACTIVE", None, None]
+    for host, other in (("h1", "h2"), ("h2", "h1")):
+        assert apart.run(["ls", "/sys/class/infiniband"], host=host).text.split() == [f"rxe{host[1]}"]
+        assert apart.run(["ls", f"/sys/class/infiniband/rxe{host[1]}/ports/1/hw_counters"], host=host).out
+        assert apart.run(["ip", "link", "show", f"v{other[1]}"], host=host).code != 0
+    assert apart.run(["ls", "/sys/class/infiniband"]).text.split() == ["rxe1"], "without --host: h1"
+    _ping_pong_across(apart)
+    # TCP needs no binding to a netdev to cross the switch: the other address is on no netdev of this host.
+    before = _sent(apart, "q2")
+    command = "timeout 60 python3 -S -c 'import socket; socket.create_server((\"\", 7100)).accept()'"
+    with subprocess.Popen(
+        [sys.executable, "-m", "rdmadiag", "lab", "exec", name, "--host", "h2", "--", "sh", "-c", command],
+        env=environment(), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+    ) as listening:  # fmt: skip
+        script = """tries=0; until python3 -S -c 'import socket; socket.create_connection(("10.0.100.2", 7100), 5)'; do
+        tries=$((tries+1)); [ $tries -lt 20 ] || exit 1; sleep 0.5; done"""
+        assert apart.run(["sh", "-c", script], host="h1", timeout_seconds=120).code == 0
+        assert listening.wait(60) == 0
+    assert _sent(apart, "q2") > before
+    assert cli("down", name).returncode == 0
+    again = cli("up", name, *words)
+    assert again.returncode == 0 and "restored" in again.stdout, "namespaces are part of the saved state"
+    _ping_pong_across(find(name))
 
 
 def test_native_is_refused_where_this_kernel_has_no_rxe(cli: Cli, name: str) -> None:
