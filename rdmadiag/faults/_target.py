@@ -35,11 +35,16 @@ class Target:
     cables: tuple[Cable, ...]
     plain: tuple[Cable, ...] = ()  # a lab's other network
     one_kernel: bool = True  # of a lab's hosts
-    apart: bool = False  # each of a lab's hosts is a place of its own: a kernel, or a namespace
+    namespaces: bool = False  # each of a lab's hosts has one
     queue: str = ""
     rate: int = 0  # bit/s of each port, 0: not known
     root_qdisc: str = ""  # of a device's netdev
     peers: tuple[str, ...] = ()
+
+    @property
+    def apart(self) -> bool:
+        """Whether each of a lab's hosts is a place of its own, with its own devices: a kernel, or a namespace."""
+        return self.kind == "lab" and (self.namespaces or not self.one_kernel)
 
     @property
     def table(self) -> str:

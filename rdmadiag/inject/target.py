@@ -30,7 +30,7 @@ class Aim(NamedTuple):
     def places(self) -> list[str]:
         """Return the places where its hosts' counters are read."""
         target = self.target
-        return [""] if target.kind != "lab" or not target.apart else target.hosts("any")
+        return [""] if not target.apart else target.hosts("any")
 
 
 def door(key: dict[str, str], place: str) -> Node:
@@ -59,7 +59,7 @@ def in_lab(lab: Lab | str = "lab") -> Aim:
         cables=tuple(cable for cable in cables if cable.device),
         plain=tuple(cable for cable in cables if not cable.device),
         one_kernel=not options.kernel_per_host,
-        apart=options.apart,
+        namespaces=options.namespaces,
         queue=queue,
         rate=shape.rate,
     )

@@ -30,6 +30,7 @@ LAB = Target(
     rate=200_000_000,
 )
 KERNELS = replace(LAB, title="lab of kernels", one_kernel=False)
+NAMESPACES = replace(LAB, title="lab of namespaces", namespaces=True)
 SOFTWARE = Target(
     kind="software",
     title="device rxe0 of this host",
@@ -55,6 +56,14 @@ def where_it_reaches(name: str) -> list[Target]:
     return [
         target for target in (LAB, KERNELS, SOFTWARE, HARDWARE) if target.kind in REACHES[faults.find(name).REACH].kinds
     ]
+
+
+def test_a_fault_of_a_host_acts_in_its_namespace_where_hosts_have_one_and_the_module_is_still_everybodys() -> None:
+    flap = plan_of("address-gone", NAMESPACES)
+    assert (plan_of("address-gone", LAB).place, flap.place) == ("", plan_of("address-gone", KERNELS).place)
+    assert NAMESPACES.apart and KERNELS.apart and not LAB.apart and not SOFTWARE.apart
+    with pytest.raises(Refused, match="share a kernel"):
+        plan_of("module-gone", NAMESPACES)
 
 
 @pytest.mark.parametrize("name", NAMES)
