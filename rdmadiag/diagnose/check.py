@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 
 from rdmadiag import sources
-from rdmadiag.diagnose import engine, known, report, rulebook
+from rdmadiag.diagnose import engine, guard, known, report, rulebook, words
 from rdmadiag.errors import BadInput
 from rdmadiag.evidence import collect, given, paste
 from rdmadiag.evidence.store import Evidence
@@ -177,7 +177,7 @@ def explain(checked: Checked, name: str) -> dict[str, Any]:
             {
                 "answer": {1: "yes", 0: "no", None: "unknown"}[answer.wrong],
                 "subject": answer.subject,
-                "says": engine.fill(rule.message if answer.wrong else rule.fine, answer.row)
+                "says": words.fill(rule.message if answer.wrong else rule.fine, answer.row)
                 if answer.wrong is not None
                 else answer.reason,
                 "row": answer.row,
@@ -203,7 +203,7 @@ def query(
     book = rulebook.load()
     evidence, _, _ = look(request._replace(since=ALL_SECONDS), book, {}, None, progress, sql)
     try:
-        names, rows, more, _ = engine.run(evidence.db, sql, {}, request.budget)
+        names, rows, more, _ = guard.run(evidence.db, sql, {}, request.budget)
     except (sqlite3.Error, sqlite3.Warning, MemoryError) as error:
         raise BadInput(
             f"the query cannot be run: {error or 'out of memory'}; {_near_table(str(error))}`rdmadiag tables` prints tables and columns"

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rdmadiag.diagnose.engine import KEYS, Answer, Result, fill
+from rdmadiag.diagnose.engine import KEYS, Answer, Result
 from rdmadiag.diagnose.rulebook import PRIORS, SEVERITIES, Rule, Rulebook
+from rdmadiag.diagnose.words import fill
 
 UNKNOWN_CAUSES = 3
 """Unknown causes that are findings, for each symptom without a confirmed cause; more are in `also_possible`."""

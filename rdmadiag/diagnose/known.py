@@ -12,7 +12,8 @@ import sqlite3
 from collections.abc import Iterator
 
 from rdmadiag import cache
-from rdmadiag.diagnose.engine import RULE_SECONDS, Guard, Known, bound
+from rdmadiag.diagnose.engine import RULE_SECONDS, Known, bound
+from rdmadiag.diagnose.guard import Guard
 from rdmadiag.diagnose.rulebook import Rulebook, extra_log_columns
 from rdmadiag.evidence.store import MADE_OF, VIEWS, Evidence, schema
 

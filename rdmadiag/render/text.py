@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from rdmadiag.diagnose.engine import WORDS
+from rdmadiag.diagnose.words import WORDS
 
 STYLES = {
     "critical": "bold red",

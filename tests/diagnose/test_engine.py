@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rdmadiag.diagnose import engine, rulebook
+from rdmadiag.diagnose import engine, guard, rulebook, words
 from rdmadiag.evidence.store import Evidence
 
 MakeRule = Callable[..., rulebook.Rule]
@@ -98,7 +98,7 @@ FORBIDDEN = {
 def test_a_query_that_may_not_run_is_refused(make_evidence: MakeEvidence, sql: str) -> None:
     evidence = make_evidence(device=[{"device": "a"}])
     with pytest.raises((sqlite3.Error, sqlite3.Warning)):
-        engine.run(evidence.db, sql, {}, 2.0)
+        guard.run(evidence.db, sql, {}, 2.0)
     assert evidence.db.execute("SELECT count(*) FROM device").fetchone() == (1,)
 
 
@@ -115,7 +115,7 @@ ENDLESS = {
 def test_an_endless_query_ends_within_its_time_and_memory(make_evidence: MakeEvidence, sql: str) -> None:
     evidence = make_evidence()
     with pytest.raises((sqlite3.Error, MemoryError), match="took longer than 0.3 s|too big|out of memory|^$"):
-        engine.run(evidence.db, sql, {}, 0.3)
+        guard.run(evidence.db, sql, {}, 0.3)
 
 
 def test_a_rule_that_fails_at_run_time_is_unknown_and_says_why(
@@ -130,7 +130,7 @@ def test_a_rule_that_fails_at_run_time_is_unknown_and_says_why(
 def test_the_database_is_usable_after_a_refused_query(make_evidence: MakeEvidence) -> None:
     evidence = make_evidence()
     with pytest.raises(sqlite3.Error):
-        engine.run(evidence.db, "PRAGMA user_version", {}, 1.0)
+        guard.run(evidence.db, "PRAGMA user_version", {}, 1.0)
     evidence.add("n", {"device": "late"}, "device", "here")
     assert evidence.db.execute("SELECT count(*) FROM device").fetchone() == (1,)
 
@@ -150,4 +150,4 @@ def test_the_database_is_usable_after_a_refused_query(make_evidence: MakeEvidenc
     ],
 )
 def test_messages_survive_null_and_know_no_other_syntax(template: str, row: dict[str, Any], text: str) -> None:
-    assert engine.fill(template, row) == text
+    assert words.fill(template, row) == text
