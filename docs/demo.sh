@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# The main job on real input: a KV transfer between two SoftRoCE hosts, a fault at the switch between them, what became of it, and what
+# The main job on real input: a KV transfer between two SoftRoCE hosts, two faults of different kinds, what became of it, and what
 # `rdmadiag check` says. Where no lab can be made: of a captured node instead, and it says so.
 set -u
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
+RUNS=rdmadiag-runs
 run() { printf '\n$ %s\n' "$*"; "$@"; printf '(exit code %s)\n' "$?"; }
 
 captured() {
@@ -17,35 +18,34 @@ captured() {
   run rdmadiag check
 }
 
-made=$(mktemp -d)
-trap 'rdmadiag lab down demo >/dev/null 2>&1; rm -rf "$made"' EXIT
-echo 'Two hosts with SoftRoCE devices and a switch between them:'
-printf '\n$ rdmadiag lab up demo\n'
-if ! rdmadiag lab up demo; then
-  echo
-  echo 'No lab could be made here (rdmadiag lab doctor says what is missing). What follows was captured elsewhere.'
+if ! said=$(rdmadiag lab doctor 2>&1); then
+  printf '%s\n\nNo lab can be made here. What follows was captured elsewhere.\n' "$said"
   captured
   exit 0
 fi
 
-echo
-echo 'A KV cache moves from one to the other by RDMA WRITE, and after its first request the switch loses all packets of the RDMA network for 8 s (40 s in all):'
-words=(rdmadiag kv run --lab demo --layers 10 --tokens 256 --slots 64 --requests 100000 --seconds 40 --output "$made/result.jsonl")
-printf '\n$ %s &\n' "${words[*]}"
-"${words[@]}" >"$made/result" 2> >(tee "$made/progress" >&2) &
-transfer=$!
-until grep -q '^request 1:' "$made/progress" 2>/dev/null || ! kill -0 "$transfer" 2>/dev/null; do sleep 0.2; done
-run rdmadiag inject blackout --for 8s --lab demo
-wait "$transfer"
-code=$?
-echo
-echo 'Its result:'
-cat "$made/result"
+cat <<'END'
+Two hosts with SoftRoCE devices and a switch between them. A KV cache moves from one to the other by RDMA WRITE, the end of each
+plane told by immediate data. First the switch loses 2 % of the packets for 8 s. Later the receiving process stands still for 12 s, so
+that no receive is posted any more and the sender's RNR retries run out. (Between one and three minutes.)
+END
+printf '\n$ %s\n' "rdmadiag run loss-then-rnr --report $RUNS"
+said=$(mktemp)
+trap 'rm -f "$said"' EXIT
+rdmadiag run loss-then-rnr --report "$RUNS" | tee "$said"
+code=${PIPESTATUS[0]}
 printf '(exit code %s)\n' "$code"
+folder=$(tail -n 1 "$said" | sed 's/^ *//')
+[ -f "$folder/report.html" ] || exit 1
+
 echo
-echo 'What that result proves:'
-run rdmadiag check --from "$made/result.jsonl"
+echo 'What the evidence says without the scenario. The packets that both hosts captured until the loss was over:'
+captures="$folder/evidence/captures"
+printf '\n$ %s\n' "rdmadiag pcap --tap $captures/v1.pcapng.gz --tap $captures/v2.pcapng.gz | grep -A 4 wire-tap-loss"
+rdmadiag pcap --tap "$captures/v1.pcapng.gz" --tap "$captures/v2.pcapng.gz" | grep -A 4 wire-tap-loss
 echo
-echo "And the lab's host itself, now (one kernel, both devices):"
-run rdmadiag lab exec demo -- "$PWD/.venv/bin/rdmadiag" check --window 2 --budget 120
-exit 0
+echo 'The node afterwards (both hosts of this lab are one kernel; counters count from before the workload):'
+run rdmadiag check --previous "$folder"/evidence/before/*.tar.gz --from "$folder"/evidence/after/*.tar.gz
+echo
+echo "The report, for a browser: $PWD/$folder/report.html"
+exit "$code"
