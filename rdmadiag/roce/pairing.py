@@ -98,6 +98,9 @@ class Pairs:
         orders = np.concatenate([table["order"]] * 2)
         owner = np.concatenate([request_streams] * 2)
         asked = mixed(mixed(c.dst[o, 0], c.dst[o, 1], c.src[o, 0], c.src[o, 1]), c.psn[o])
+        wanted = np.unique(asked)
+        asked_for = wanted[np.minimum(np.searchsorted(wanted, keys), len(wanted) - 1)] == keys
+        keys, orders, owner = keys[asked_for], orders[asked_for], owner[asked_for]
         turn = np.lexsort((orders, keys))
         keys, orders, owner = keys[turn], orders[turn], owner[turn]
         low, high = np.searchsorted(keys, asked), np.searchsorted(keys, asked, side="right")
