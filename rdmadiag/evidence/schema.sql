@@ -1334,6 +1334,7 @@ CREATE TABLE flow (
   packets_per_ack REAL,      -- requests for each ACK
   acks_ahead INTEGER,        -- ACKs that name a PSN which was not sent, to the end of the capture [count]
   acks_ahead_frame INTEGER,  -- the first one's frame
+  acks_ahead_seconds REAL,   -- from the last of them to the end of the capture [s]
   last_credits INTEGER,      -- credits in the last AETH [count]; NULL unlimited
   pmtu INTEGER,              -- path MTU seen [bytes]
   timeout_seen_ms REAL,      -- time between sends of one request, median [ms]

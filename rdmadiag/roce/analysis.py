@@ -65,7 +65,7 @@ def analyse(
         if progress is not None:
             progress(chunk.position, totals["packets"])
     engine.finish()
-    found, naks, resends, left_out = flows.flows(engine)
+    found, naks, resends, left_out = flows.flows(engine, reader.until)
     result = Analysis(engine)
     result.until = reader.until
     result.partial = _partial(reader, engine, left_out)

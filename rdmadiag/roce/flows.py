@@ -32,15 +32,21 @@ FLOWS = 5_000
 """Most flows that become rows: the ones with trouble first, then the largest."""
 
 
-def flows(engine: Engine) -> tuple[list[dict[str, Any]], list[dict[str, Any]], list[dict[str, Any]], int]:
-    """Return rows of tables flow, flow_nak and flow_resend, and how many flows were left out."""
+Rows = list[dict[str, Any]]
+
+
+def flows(engine: Engine, until: int | None = None) -> tuple[Rows, Rows, Rows, int]:
+    """Return rows of tables flow, flow_nak and flow_resend, and how many flows were left out.
+
+    `until`: when the capture ended, where that is known [ns since 1970].
+    """
     t = engine.streams.t[: engine.streams.count]
     requests = np.nonzero(t["space"] == REQUEST)[0]
     if len(requests) > FLOWS:
         trouble = np.isin(requests, list(engine.psn.tracks))
         requests = requests[np.lexsort((-t["packets"][requests], ~trouble))]
     left_out = max(0, len(requests) - FLOWS)
-    context = _Context(engine, t)
+    context = _Context(engine, t, until)
     rows, naks, resends = [], [], []
     for number in sorted(requests[:FLOWS].tolist()):
         row = context.flow(number)
@@ -56,8 +62,9 @@ def flows(engine: Engine) -> tuple[list[dict[str, Any]], list[dict[str, Any]], l
 
 
 class _Context:
-    def __init__(self, engine: Engine, t: np.ndarray) -> None:
+    def __init__(self, engine: Engine, t: np.ndarray, until: int | None) -> None:
         self.engine, self.t = engine, t
+        self.until = max(engine.last_time, until or 0)
         self.latency, self.completion = engine.series.answers.summary(), engine.series.messages.summary()
         self.start, self.end = engine.first_time, engine.last_time
         self.notices = {
@@ -117,7 +124,9 @@ class _Context:
             row["packets_per_ack"] = row["packets"] / row["acks"] if row["acks"] else None
             beyond = int(e["ahead_un"]) >= int(e["expected"])  # what was sent later was captured late
             row["acks_ahead"] = int(e["ahead"]) if beyond else 0
-            row["acks_ahead_frame"] = int(e["ahead_frame"]) if beyond else None
+            if row["acks_ahead"]:
+                row["acks_ahead_frame"] = int(e["ahead_frame"])
+                row["acks_ahead_seconds"] = (self.until - int(e["ahead_time"])) / 1e9
         row["icrc_bad"] = int(e["icrc_bad"])
         row["icrc_bad_frame"] = int(e["bad_frame"]) or None
         for name in ("illegal", "bad_length"):

@@ -87,12 +87,15 @@ def answers(c: Columns, o: np.ndarray, stream: np.ndarray, syndrome: np.ndarray,
     _count(t, "response_holes", stream, c.frame[o], hole, "response_hole_frame")
 
 
-def ahead(stream: np.ndarray, un: np.ndarray, frame: np.ndarray, acks: np.ndarray, t: np.ndarray) -> None:
+def ahead(
+    stream: np.ndarray, un: np.ndarray, frame: np.ndarray, time: np.ndarray, acks: np.ndarray, t: np.ndarray
+) -> None:
     """Note ACKs of requests that were not sent: `un` of each by the stream of requests that it answers, -1 where that is not known."""
     here = acks & (stream >= 0) & (un >= t["expected"][np.maximum(stream, 0)])
     if here.any():
         _count(t, "ahead", stream, frame, here)
         np.maximum.at(t["ahead_un"], stream[here], un[here])
+        np.maximum.at(t["ahead_time"], stream[here], time[here])
 
 
 def changed(

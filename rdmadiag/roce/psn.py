@@ -239,7 +239,7 @@ class Psn:
         paired = asked >= 0
         reference = np.where(paired, t["expected"][asked], 0)
         un = reference + headers.deltas(psn, reference & 0xFFFFFF)
-        legality.ahead(asked, un, c.frame[o], acks, t)
+        legality.ahead(asked, un, c.frame[o], c.time[o], acks, t)
         self._acknowledge(asked, un, positive, syndrome, order, paired)
         if table is not None and paired.any():
             rows = np.nonzero(paired & positive)[0]

@@ -34,7 +34,7 @@ FIELDS: list[Any] = [
     ("bad_length", "i8"), ("bad_length_frame", "i8"), ("msn_back", "i8"), ("msn_back_frame", "i8"), ("kinds", "i8", 7),
     ("first_cnp_time", "i8"), ("min_gap", "i8"), ("response_holes", "i8"), ("response_hole_frame", "i8"), ("last_opcode", "u1"),
     ("last_new", "?"), ("run_end", "i8"), ("in_flight", "i8"), ("began", "i8"), ("msn_psn", "i4"), ("ahead", "i8"), ("ahead_un", "i8"),
-    ("ahead_frame", "i8"), ("last_ip_id", "i4"), ("id_steps", "i8"), ("id_odd", "i8"), ("id_odd_frame", "i8"),
+    ("ahead_frame", "i8"), ("ahead_time", "i8"), ("last_ip_id", "i4"), ("id_steps", "i8"), ("id_odd", "i8"), ("id_odd_frame", "i8"),
 ]  # fmt: skip
 
 

@@ -90,9 +90,11 @@ def test_an_msn_goes_back_only_where_the_psn_goes_on() -> None:
 
 def test_an_ack_ahead_of_all_that_was_sent_is_told_from_a_request_that_is_captured_late() -> None:
     row = flow([*clean(100, 200), (5 * MS, ack(700))])
-    assert (row["acks_ahead"], row["acks_ahead_frame"]) == (1, 201)
+    assert (row["acks_ahead"], row["acks_ahead_frame"], row["acks_ahead_seconds"]) == (1, 201, 0)
+    row = flow([*clean(100, 200), (5 * MS, ack(700)), *clean(200, 210, 100 * MS)])
+    assert row["acks_ahead_seconds"] == pytest.approx(0.095, rel=0.01)
     late = [(t + (7 * US if f == write(199) else 0), f) for t, f in clean(100, 200)]
-    assert flow(late)["acks_ahead"] == 0 and flow(clean(100, 200))["acks_ahead_frame"] is None
+    assert flow(late)["acks_ahead"] == 0 and "acks_ahead_frame" not in flow(clean(100, 200))
 
 
 def test_ip_ids_out_of_their_row_are_counted_and_random_ones_have_no_row() -> None:
