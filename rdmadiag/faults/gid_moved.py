@@ -1,6 +1,6 @@
 """A host's GID gets another index: its address went and came back while the old entry of the table was taken or still held."""
 
-from rdmadiag.faults import Change, Moves, Plan, Refused, Target, Values
+from rdmadiag.faults import Change, Diagnosis, Moves, Plan, Refused, Target, Values
 from rdmadiag.faults import _host as host
 
 TITLE = "The host's GID moves to another index of the GID table"
@@ -9,10 +9,12 @@ PARAMETERS = (host.HOST,)
 SIGNS = (
     "GID_CHANGE events; the GID is in the table, under another index",
     "a program with the old index pinned (NCCL_IB_GID_INDEX, MC_GID_INDEX, ib_write_bw -x): EINVAL, or another address's GID",
-    "queue pairs that are there: SoftRoCE's go on (it looks for the GID, not for its index), adapters' lose their entry and answer nobody",
+    "queue pairs that are there answer nobody while the address is away",
+    "SoftRoCE's that wait it out go on: it looks for the GID, not for its index",
 )
-DIAGNOSIS = (
-    None  # nothing is wrong with the node; it shows where a program has pinned the old index, and that program says so
+DIAGNOSIS = Diagnosis(
+    ("gid-index-differs-between-nics",),
+    "The node's adapters have their RoCE v2 GID under different indices, where one setting serves them all",
 )
 SPARE = "192.0.2.91"
 """Takes the free entry meanwhile; of TEST-NET-1 (RFC 5737), which nobody has."""
