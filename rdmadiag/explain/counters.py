@@ -123,6 +123,8 @@ _MLX4: tuple[_Short, ...] = (
 _RXE: tuple[_Short, ...] = (
     ("sent_pkts", "tx_packets", "both", 0, 1),
     ("rcvd_pkts", "rx_packets", "both", 0, 1),
+    ("sent_bytes", "tx_bytes", "both", 0, 1),  # seen with Linux 7.3, not with 6.1
+    ("rcvd_bytes", "rx_bytes", "both", 0, 1),
     ("duplicate_request", "duplicate_requests", "responder", 0, 0),
     ("out_of_seq_request", "out_of_sequence", "responder", 0, 0),
     ("out_of_sequence", "out_of_sequence", "responder", 0, 0),  # its name in older kernels
