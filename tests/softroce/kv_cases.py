@@ -433,6 +433,37 @@ def dual_path() -> dict[str, Any]:
     return result
 
 
+def preempted(size: int = 1 << 20) -> dict[str, Any]:
+    """Reads of large blocks by RDMA, and an urgent one that comes when the first of them is under way."""
+    wanted = {block: random.Random(block).randbytes(size) for block in range(5)}
+    rails = Rails(("rxe1",), attributes.parse("timeout=18"), "e1")
+    settings = SETTINGS._replace(slots=16)
+    shape, paths = Shape(1, 1, size, 16), (Path("rxe1", "rdma", 20e6, 0.002), Path("tcp0", "tcp", 1e3, 0.0005))
+    order: list[int] = []
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Store(size, 8, 8, f"{folder}/store") as store,
+        Server(shape, Options(16), HOSTS, 0, ("rxe2",), "e2", store) as server,
+        Client(server.address, shape, settings, rails.connect, None, ("rxe1",), "e1", rails.close) as client,
+        DualPath(client, paths, deadline_seconds=20.0) as dual,
+    ):
+        for block, data in wanted.items():
+            store.put(block, 1, data)
+        futures = {}
+        for block in range(5):
+            if block == 4:
+                end = time.monotonic() + 60
+                while not dual.rows()[0][0]["bytes"] and time.monotonic() < end:
+                    time.sleep(0.002)
+                at_once = dual.rows()[0][0]["bytes"]
+            futures[block] = dual.read(block, priority=5 if block == 4 else 0)
+            futures[block].add_done_callback(lambda _, block=block: order.append(block))  # type: ignore[misc]
+        equal = {block: future.result(120) == wanted[block] for block, future in futures.items()}
+        rows = {row["path"]: row for row in dual.rows()[0]}
+        took = {block: dual.paths_of(future) for block, future in futures.items()}
+    return {"equal": equal, "order": order, "paths": rows, "took": took, "moved before": at_once}
+
+
 def turns(most: int = 200) -> dict[str, Any]:
     """Agents' turns from a peer's store (mode dual): the RDMA path dies at the third and is mended when it has been left."""
     shape = Shape(4, 2, 32 << 10, 16)

@@ -176,6 +176,19 @@ def test_blocks_of_a_store_take_rdma_or_tcp_and_the_dead_path_is_left_and_taken_
     assert (told["report"]["late_written"], told["report"]["canaries_damaged"]) == (0, 0)
 
 
+def test_an_urgent_read_preempts_a_large_one_that_is_under_way_by_rdma_and_that_goes_on_where_it_was(
+    verbs: Worker,
+) -> None:
+    told = verbs("preempted")
+    rdma, tcp = told["paths"]["rxe1"], told["paths"]["tcp0"]
+    assert all(told["equal"].values()) and len(told["equal"]) == 5
+    assert 0 < told["moved before"] < 1 << 20, "the first read was under way, and not done, when the urgent one came"
+    assert told["order"][0] == 4, "the urgent one, the last that was asked for, is done first"
+    assert rdma["preempted"] >= 1 and tcp["preempted"] == 0
+    assert set(map(tuple, told["took"].values())) == {("rxe1",)}
+    assert rdma["bytes"] == 5 << 20, "a part that had arrived is not read again"
+
+
 def test_turns_of_agents_leave_a_dead_path_and_go_back_to_it_with_all_that_was_chosen_told(verbs: Worker) -> None:
     told = verbs("turns")
     assert told["changes"][0] == "demoted" and told["changes"][-2:] == ["probation", "returned"], told["changes"]
