@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 KERNELS = ("6.1", "6.12", "7.3")
 """Releases on which this was measured; the first is the base. On another one the tests are skipped and say so."""
-IN_HEALTH = {"sent_pkts", "rcvd_pkts", "ack_deferred", "rdma_sends", "rdma_recvs"}
+IN_HEALTH = {"sent_pkts", "rcvd_pkts", "sent_bytes", "rcvd_bytes", "ack_deferred", "rdma_sends", "rdma_recvs"}
 
 
 class Row(NamedTuple):
