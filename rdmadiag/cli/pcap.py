@@ -30,7 +30,7 @@ Examples:
 Reads pcap and pcapng, packed with gzip, zstd, bzip2 or xz or not; Ethernet with VLANs, Linux cooked, raw IP. Exit codes are those of check.
 """
 _TABLE = (
-    ("node", "node"), ("requester", "src"), ("responder", "dst"), ("qp", "qpn"), ("peer qp", "peer_qpn"), ("packets", "packets"),
+    ("capture", "capture"), ("requester", "src"), ("responder", "dst"), ("qp", "qpn"), ("peer qp", "peer_qpn"), ("packets", "packets"),
     ("resent", "resent_packets"), ("NAK", "nak_sequence"), ("RNR", "rnr_naks"), ("fatal", "nak_fatal"), ("CE", "ce"), ("CNP", "cnps"),
     ("ack us", "ack_us_p50"), ("Gb/s", "goodput_gbps"), ("state", "state"),
 )  # fmt: skip
@@ -292,11 +292,11 @@ def _flows(flows: list[dict[str, Any]], full: bool) -> list[str]:
                 ]
         return lines
     shown = sorted(flows, key=_trouble)[:ROWS]
-    several = len({flow["node"] for flow in flows}) > 1
+    several = len({flow["origin"] for flow in flows}) > 1
     columns = _TABLE if several else _TABLE[1:]
     lines = (
         _output.columns(
-            [[_cell(flow.get(name)) for _, name in columns] for flow in shown], [head for head, _ in columns]
+            [[_cell(_named(flow).get(name)) for _, name in columns] for flow in shown], [head for head, _ in columns]
         )
         if shown
         else []
@@ -304,6 +304,15 @@ def _flows(flows: list[dict[str, Any]], full: bool) -> list[str]:
     return lines + ([f"and {len(flows) - ROWS} more flows (--format csv)"] if len(flows) > ROWS else []) or [
         "no flow of requests"
     ]
+
+
+def _named(flow: dict[str, Any]) -> dict[str, Any]:
+    # With the capture that it is in: the node that is named for it, or its file.
+    from rdmadiag.diagnose.wire import UNNAMED
+    from rdmadiag.evidence.collect import capture_name
+
+    node = flow["node"]
+    return flow | {"capture": capture_name(flow["origin"]) if node == UNNAMED else node}
 
 
 def _cell(value: Any) -> str:

@@ -15,7 +15,7 @@ WANTED = 90
 
 KINDS = ("nodes", "reports", "faults", "texts", "captures", "runs")
 """Folders of evidence below the data folder; whatever holds an origin or an expectation is one piece of it."""
-NODE = "node.txt"
+NODE = "ibstat.txt"
 """What else is known of the node between whose ends two captures were made."""
 
 

@@ -100,6 +100,8 @@ def _read(
     return found
 
 
+UNNAMED = "taps"
+"""What two captures of one path are about, where no node is named: what one shows may explain what the other does."""
 _TAPS = ("tap_loss", "tap_path", "tap_packet")
 
 
@@ -116,6 +118,7 @@ def compared(
 
     _both(taps)
     both = [Tap(), Tap()]
+    taps = [spec if given.split(spec)[0] else f"{UNNAMED}={spec}" for spec in taps]
     found = [_read(evidence, spec, progress, tap, pairs) for spec, tap in zip(taps, both, strict=True)]
     for tap, analysed in zip(both, found, strict=True):
         tap.until = analysed.until
@@ -124,7 +127,7 @@ def compared(
     outcome = compare(*both)
     place = " and ".join(given.shown(given.split(spec)[1]) for spec in taps)
     nodes = {given.split(spec)[0] for spec in taps}
-    node = (nodes.pop() if len(nodes) == 1 else "") or "taps"
+    node = (nodes.pop() if len(nodes) == 1 else "") or UNNAMED
     for table, rows in zip(_TAPS, outcome, strict=True):
         for row in rows:
             evidence.add_item(node, "captures", Row(table, row, place))

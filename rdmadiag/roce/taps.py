@@ -31,7 +31,7 @@ LEAST_PACKETS = 20
 """Fewer packets tell nothing of times."""
 FRAMES = 3
 _COLUMNS = (
-    "flow", "pair", "begin", "icrc", "whole", "header", "time", "frame", "opcode", "syndrome", "psn", "rkey", "length", "ce",
+    "flow", "pair", "begin", "reth", "icrc", "whole", "header", "time", "frame", "opcode", "syndrome", "psn", "rkey", "length", "ce",
 )  # fmt: skip
 
 
@@ -63,10 +63,14 @@ class Tap:
         size = headers.HEADER_BYTES[c.opcode] + c.payload + (c.flags >> 4 & 3) + headers.ICRC_BYTES
         length = np.where(c.payload >= 0, size, c.end - c.bth)  # on the wire, whatever was kept
         header = _mixed(flow, c.ip_id, length, c.psn)
+        rows, named = c.extension("RETH")
+        reth = np.zeros(len(c), np.uint64)
+        reth[rows] = _mixed(*named.view("<u8").T) | np.uint64(1)
         part = {
             "flow": flow,
             "pair": pair,
             "begin": _mixed(header, begin, first[:, 1]),
+            "reth": reth,
             "icrc": icrc,
             "whole": c.whole,
             "header": header,
@@ -178,11 +182,14 @@ def compare(a: Tap, b: Tap) -> Compared:
 
 
 def _met(one: dict[str, np.ndarray], two: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    # Rows of the packets that both have. Notes what tells a packet apart: with its ICRC, where no capture cuts packets so long; and its
-    # turn among equal ones.
+    # Rows of the packets that both have. Notes what tells a packet apart: with its RETH, where no capture cuts that off, and with its ICRC,
+    # where none cuts packets so long; and its turn among equal ones.
+    has_reth = headers.OFFSET["RETH"] > 0
+    read = all(columns["reth"][has_reth[columns["opcode"]]].all() for columns in (one, two))
     cut = min(int(columns["length"][~columns["whole"]].min(initial=(1 << 31) - 1)) for columns in (one, two))
     for columns in (one, two):
-        columns["packet"] = _mixed(columns["begin"], np.where(columns["length"] < cut, columns["icrc"], 0))
+        sealed = np.where(columns["length"] < cut, columns["icrc"], 0)
+        columns["packet"] = _mixed(columns["begin"], sealed, columns["reth"] if read else np.zeros_like(sealed))
         columns["turn"] = _turns(columns["packet"])
     ours, theirs = (_mixed(columns["packet"], columns["turn"]) for columns in (one, two))
     _, at, there = np.intersect1d(ours, theirs, return_indices=True)

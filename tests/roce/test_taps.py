@@ -141,6 +141,19 @@ def test_a_rewritten_opcode_and_a_rewritten_key_are_told_apart() -> None:
     assert (there["changed"], there["changed_opcode"], there["changed_rkey"], there["lost"]) == (3, 1, 2, 0)
 
 
+@pytest.mark.parametrize("snaplen,seen", [(96, 2), (62, 0)])
+def test_a_rewritten_key_is_seen_in_cut_packets_too_where_the_reth_is_kept(snaplen: int, seen: int) -> None:
+    def sent(psn: int, rkey: int = 7) -> bytes:
+        return frame(bth(0x0A, 34, psn) + reth(0, rkey, 900) + bytes(900), ip_id=psn)
+
+    here = [(n * MS, sent(n)) for n in range(SENT)]
+    there = [(n * MS + WAY, sent(n, 8 if n in (20, 21) else 7)) for n in range(SENT)]
+    back = answers()
+    found = compare(tapped([*here, *((at + WAY, packet) for at, packet in back)], snaplen), tapped([*there, *back], 96))
+    (path,) = [path for path in found.paths if path["src"] == A]
+    assert (path["changed"], path["changed_rkey"], path["lost"], path["strange"]) == (seen, seen, 0, 0)
+
+
 def test_packets_that_are_overtaken_are_not_lost() -> None:
     late = lambda at, packet: [(at + WAY + (3 * MS if at == 20 * MS else 0), packet)]  # noqa: E731
     there, _, _ = between(requests(), late)
