@@ -180,6 +180,7 @@ def measure(place: Place, hosts: tuple[str, str], plan: Plan, progress: Progress
         "pairs": pairs,
         "points": points,
         "knees": {mode: _knees(points, mode, plan) for mode in plan.modes},
+        "spread": spread([point["bytes_per_second"]["values"] for point in points]),
     }
 
 
@@ -229,6 +230,16 @@ def _points(device: Device, plan: Plan, progress: Progress) -> Iterator[dict[str
     for (mode, size, depth), values in rates.items():
         if values:
             yield {"mode": mode, "size": size, "depth": depth, "bytes_per_second": _median(values)}
+
+
+def spread(runs: Sequence[Sequence[float]]) -> float | None:
+    """Return by what share of their median the runs of one point differ, the median over the points; None without a second run."""
+    shares = [
+        (max(values) - min(values)) / statistics.median(values).middle
+        for values in runs
+        if len(values) > 1 and min(values) > 0
+    ]
+    return statistics.median(shares).middle if shares else None
 
 
 def _knees(points: list[dict[str, Any]], mode: str, plan: Plan) -> dict[str, Any]:

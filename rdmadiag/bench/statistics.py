@@ -35,6 +35,10 @@ def median(values: Sequence[float]) -> Median:
     return Median(middle, ordered[rank], ordered[count - 1 - rank])
 
 
+ROUGH = 0.1
+"""From this spread of the runs of one point on, a knee is rough: 5 % of a rate cannot be told from chance."""
+
+
 def knee(points: Mapping[int, float]) -> int | None:
     """Return the smallest x from which on every y is at least 95 % of the largest; None for no points.
 

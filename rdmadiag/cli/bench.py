@@ -117,6 +117,7 @@ def _ratio(value: dict[str, Any]) -> str:
 
 def _lines(result: dict[str, Any]) -> list[str]:
     from rdmadiag.bench.plot import words
+    from rdmadiag.bench.statistics import ROUGH
 
     lines = [
         f"{' and '.join(result['devices'])} in {result['place']}, Linux {result['kernel']}; MB/s, median (95 % interval)",
@@ -149,12 +150,19 @@ def _lines(result: dict[str, Any]) -> list[str]:
                 for size in sizes
             ]
             lines += [*_output.columns(table, (f"{mode}: depth", *map(str, depths))), ""]
+    differ = result["spread"]
+    rough = "roughly, " if differ is None or differ > ROUGH else ""
     for mode, knee in result["knees"].items():
         if knee["bytes_per_second"]:
             rate = knee["bytes_per_second"] / 1e6
             lines.append(
-                f"{mode}: use blocks of {words(knee['size'])} and a queue depth of {knee['depth']} ({rate:.1f} MB/s)"
+                f"{mode}: {rough}use blocks of {words(knee['size'])} and a queue depth of {knee['depth']} ({rate:.1f} MB/s)"
             )
+    if result["points"] and rough:
+        told = "each point was measured once" if differ is None else f"runs of one point differ by {differ:.0%}"
+        lines.append(
+            f"{told}: which point is best is chance in part. More --repeats, on a machine with nothing else to do, tell"
+        )
     python = result["python"]
     lines.append(
         f"each request costs {python['post_seconds_each'] * 1e6:.1f} us to post from Python, "

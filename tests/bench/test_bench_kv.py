@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from rdmadiag.bench import plot
-from rdmadiag.bench.kv import Plan, _knees
+from rdmadiag.bench.kv import Plan, _knees, spread
+from rdmadiag.cli.bench import _lines
 from rdmadiag.errors import BadInput
 
 
@@ -40,11 +41,29 @@ RESULT: dict[str, Any] = {
     ],
     "points": POINTS,
     "knees": {"push": _knees(POINTS, "push", Plan())},
+    "spread": 0.05,
 }  # fmt: skip
 
 
 def test_the_recommendation_is_the_smallest_size_and_then_the_smallest_depth_that_is_enough() -> None:
     assert RESULT["knees"]["push"] == {"size": 65536, "depth": 4, "bytes_per_second": 57e6}
+
+
+@pytest.mark.parametrize(
+    ("differ", "words"),
+    [(0.05, ""), (0.6, "runs of one point differ by 60%: which"), (None, "each point was measured once: which")],
+)
+def test_a_recommendation_is_called_rough_where_runs_of_one_point_differ_more_than_points(
+    differ: float | None, words: str
+) -> None:
+    text = "\n".join(_lines({**RESULT, "spread": differ}))
+    assert ("push: roughly, use blocks of 64 KiB" in text) == bool(words) and words in text
+    assert ("push: use blocks of 64 KiB and a queue depth of 4" in text) == (not words)
+
+
+def test_the_spread_is_that_of_the_runs_of_a_point() -> None:
+    assert spread([[9.0, 11.0], [99.0, 101.0], [5.0, 15.0]]) == pytest.approx(0.2)
+    assert spread([[9.0], [11.0]]) is None and spread([]) is None
 
 
 def test_a_mode_without_points_has_no_recommendation() -> None:
