@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-KERNELS = ("6.1", "6.12")
+KERNELS = ("6.1", "6.12", "7.3")
 """Releases on which this was measured; the first is the base. On another one the tests are skipped and say so."""
 IN_HEALTH = {"sent_pkts", "rcvd_pkts", "sent_bytes", "rcvd_bytes", "ack_deferred", "rdma_sends", "rdma_recvs"}
 
@@ -75,6 +75,7 @@ ROWS: dict[str, dict[str, Row]] = {
         ),
     },
     "6.12": {},
+    "7.3": {},
 }  # fmt: skip
 
 
