@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from rdmadiag import lab as labs
+from rdmadiag.inject import everything
 from rdmadiag.kv import in_lab
 
 ROOT = Path(__file__).parent.parent.parent
@@ -59,8 +60,27 @@ def processes_of(name: str) -> list[int]:
 
 
 def command(*args: str) -> list[str]:
+    """Return the words that run `rdmadiag lab`."""
+    return our_words("lab", *args)
+
+
+def our_words(*args: str) -> list[str]:
     """Return the words that run our command line."""
-    return [sys.executable, "-m", "rdmadiag", "lab", *args]
+    return [sys.executable, "-m", "rdmadiag", *args]
+
+
+def ours(*args: str, timeout: float = 300) -> subprocess.CompletedProcess[str]:
+    """Run our command line and return what it printed."""
+    return subprocess.run(
+        our_words(*args),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env=environment(),
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+    )
 
 
 @pytest.fixture(scope="session")
@@ -138,6 +158,27 @@ def verbs(lab: labs.Lab) -> Iterator[Worker]:
     worker = Worker(lab.name)
     yield worker
     worker.close()
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give a test a journal of injections of its own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+@pytest.fixture
+def clean(lab: labs.Lab) -> Iterator[Callable[[], str]]:
+    """Return a function that reads the switch's state; at the end it must be as it was."""
+
+    def look() -> str:
+        text = "nft list tables; tc qdisc show; ip -o link; ip -o addr; ip route; ls /run/rdmadiag-inject 2>/dev/null; ls /tmp/nothing 2>/dev/null"
+        return "".join(lab.run(["sh", "-c", text], host=host).text for host in ("switch", ""))
+
+    before = look()
+    yield look
+    everything()
+    assert look() == before
 
 
 @pytest.fixture

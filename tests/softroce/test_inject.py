@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,28 +16,9 @@ from rdmadiag import inject as door
 from rdmadiag.faults import Refused
 from rdmadiag.inject import in_lab, inject
 from rdmadiag.lab import Lab
-from tests.softroce.conftest import PINGPONG, ROOT, environment
+from tests.softroce.conftest import PINGPONG, ours
 
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test a journal of its own."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state"
-
-
-@pytest.fixture
-def clean(lab: Lab) -> Iterator[Callable[[], str]]:
-    """Return a function that reads the switch's state; at the end it must be as it was."""
-
-    def look() -> str:
-        text = "nft list tables; tc qdisc show; ip -o link; ip -o addr; ip route; ls /run/rdmadiag-inject 2>/dev/null; ls /tmp/nothing 2>/dev/null"
-        return "".join(lab.run(["sh", "-c", text], host=host).text for host in ("switch", ""))
-
-    before = look()
-    yield look
-    door.everything()
-    assert look() == before
+pytestmark = pytest.mark.usefixtures("state")
 
 
 @contextmanager
@@ -55,22 +35,6 @@ def traffic(lab: Lab, seconds: int = 600) -> Iterator[None]:
     finally:
         lab.run(["touch", "/run/stop"])
         runner.join()
-
-
-def cli(*args: str, state: Path) -> subprocess.CompletedProcess[str]:
-    """Run `rdmadiag inject`."""
-    import sys
-
-    return subprocess.run(
-        [sys.executable, "-m", "rdmadiag", "inject", *args],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-        cwd=ROOT,
-        env=environment() | {"XDG_STATE_HOME": str(state)},
-        stdin=subprocess.DEVNULL,
-    )
 
 
 def until_fired(injection: Any) -> door.Fired:
@@ -135,9 +99,7 @@ def test_a_second_injection_on_a_netdev_is_refused_and_leaves_the_first_alone(
 
 
 def test_a_dry_run_shows_the_plan_and_changes_nothing(lab: Lab, state: Path, clean: Callable[[], str]) -> None:
-    shown = cli(
-        "loss", "--percent", "5", "--for", "30s", "--lab", lab.name, "--dry-run", "--format", "json", state=state
-    )
+    shown = ours("inject", "loss", "--percent", "5", "--for", "30s", "--lab", lab.name, "--dry-run", "--format", "json")
     assert shown.returncode == 0, shown.stderr
     plan = json.loads(shown.stdout)
     assert (

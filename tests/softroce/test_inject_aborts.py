@@ -13,7 +13,8 @@ import pytest
 from rdmadiag.inject import in_lab, inject
 from rdmadiag.lab import Lab, find, packets
 from tests.softroce.conftest import ROOT, Cli, Worker, environment, wait_until
-from tests.softroce.test_inject import clean, state  # noqa: F401
+
+pytestmark = pytest.mark.usefixtures("state")
 
 AMPLE = 240.0
 
@@ -21,8 +22,8 @@ AMPLE = 240.0
 @pytest.mark.long
 def test_it_is_aborted_when_the_steady_state_is_broken(
     lab: Lab,
-    state: Path,  # noqa: F811
-    clean: Callable[[], str],  # noqa: F811
+    state: Path,
+    clean: Callable[[], str],
 ) -> None:
     asked = f"{sys.executable} -m rdmadiag lab exec {lab.name} -- test ! -e /run/unsteady"
     words = ["blackout", "--for", "600s", "--lab", lab.name, "--abort-when", asked]
@@ -32,7 +33,7 @@ def test_it_is_aborted_when_the_steady_state_is_broken(
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env=environment() | {"XDG_STATE_HOME": str(state)},
+        env=environment(),
     )
     try:
         assert running.stderr and running.stderr.readline().startswith("on: ")
@@ -49,7 +50,7 @@ def test_it_is_aborted_when_the_steady_state_is_broken(
 def test_it_is_aborted_when_a_queue_pair_of_others_goes_to_error(
     lab: Lab,
     verbs: Worker,
-    clean: Callable[[], str],  # noqa: F811
+    clean: Callable[[], str],
 ) -> None:
     qpns = verbs("hold", timeout=18, retry_cnt=6)["qpns"]
     try:
@@ -65,7 +66,7 @@ def test_it_is_aborted_when_a_queue_pair_of_others_goes_to_error(
 
 
 @pytest.mark.long
-def test_it_is_aborted_when_the_kernel_warns(cli: Cli, name: str, state: Path) -> None:  # noqa: F811
+def test_it_is_aborted_when_the_kernel_warns(cli: Cli, name: str, state: Path) -> None:
     made = cli("up", name)
     assert made.returncode == 0, made.stderr
     lab = find(name)

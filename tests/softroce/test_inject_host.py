@@ -12,7 +12,9 @@ from rdmadiag.faults import Refused
 from rdmadiag.inject import NotApplied, in_lab, inject
 from rdmadiag.lab import Lab, find
 from tests.softroce.conftest import Cli, Worker
-from tests.softroce.test_inject import clean, state, until_fired  # noqa: F401
+from tests.softroce.test_inject import until_fired
+
+pytestmark = pytest.mark.usefixtures("state")
 
 Victim = Callable[..., None]
 
@@ -49,7 +51,7 @@ NOBODY = "setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --b
 def test_a_low_memlock_limit_of_a_process_is_set_and_given_back(
     lab: Lab,
     victim: Victim,
-    clean: Callable[[], str],  # noqa: F811
+    clean: Callable[[], str],
 ) -> None:
     victim("locker", "while :; do sleep 1; done", NOBODY)
     read = ["sh", "-c", "grep locked /proc/$(pgrep -x locker)/limits"]
@@ -59,7 +61,7 @@ def test_a_low_memlock_limit_of_a_process_is_set_and_given_back(
 
 
 @pytest.mark.long
-def test_a_memlock_limit_that_binds_nobody_is_refused(lab: Lab, victim: Victim, clean: Callable[[], str]) -> None:  # noqa: F811
+def test_a_memlock_limit_that_binds_nobody_is_refused(lab: Lab, victim: Victim, clean: Callable[[], str]) -> None:
     victim("rootlocker", "while :; do sleep 1; done")
     with (
         pytest.raises(NotApplied, match="has CAP_IPC_LOCK"),
@@ -69,13 +71,13 @@ def test_a_memlock_limit_that_binds_nobody_is_refused(lab: Lab, victim: Victim, 
 
 
 @pytest.mark.long
-def test_a_process_is_throttled_and_let_go(lab: Lab, victim: Victim, clean: Callable[[], str]) -> None:  # noqa: F811
+def test_a_process_is_throttled_and_let_go(lab: Lab, victim: Victim, clean: Callable[[], str]) -> None:
     victim("spinner", "while :; do :; done")
     fired(lab, "cpu-limit", {"process": "spinner", "share": 10})
 
 
 @pytest.mark.long
-def test_a_process_is_held_below_a_memory_limit_and_let_go(lab: Lab, victim: Victim, clean: Callable[[], str]) -> None:  # noqa: F811
+def test_a_process_is_held_below_a_memory_limit_and_let_go(lab: Lab, victim: Victim, clean: Callable[[], str]) -> None:
     victim(
         "eater",
         "while :; do dd if=/dev/zero of=/dev/shm/eaten bs=1M count=48 2>/dev/null; rm /dev/shm/eaten; sleep 0.2; done",
@@ -84,7 +86,7 @@ def test_a_process_is_held_below_a_memory_limit_and_let_go(lab: Lab, victim: Vic
 
 
 @pytest.mark.long
-def test_storage_of_a_process_is_slow_and_then_as_it_was(lab: Lab, victim: Victim, clean: Callable[[], str]) -> None:  # noqa: F811
+def test_storage_of_a_process_is_slow_and_then_as_it_was(lab: Lab, victim: Victim, clean: Callable[[], str]) -> None:
     made = lab.run(
         [
             "sh",
@@ -110,7 +112,7 @@ def test_storage_of_a_process_is_slow_and_then_as_it_was(lab: Lab, victim: Victi
 def test_a_device_that_is_open_is_not_removed_and_one_that_is_not_comes_back(
     lab: Lab,
     verbs: Worker,
-    clean: Callable[[], str],  # noqa: F811
+    clean: Callable[[], str],
 ) -> None:
     verbs("hold")
     try:
@@ -127,7 +129,7 @@ def test_the_module_goes_only_where_each_host_has_a_kernel_and_comes_back_with_i
     cli: Cli,
     name: str,
     lab: Lab,
-    state: object,  # noqa: F811
+    state: object,
 ) -> None:
     with pytest.raises(Refused, match="needs one a host: rdmadiag lab up NAME --kernel-per-host"):
         inject("module-gone", {}, in_lab(lab))

@@ -14,7 +14,9 @@ from rdmadiag.inject import in_lab, inject
 from rdmadiag.lab import Lab
 from rdmadiag.sources import completions
 from tests.softroce.conftest import Worker
-from tests.softroce.test_inject import clean, state, until_fired  # noqa: F401
+from tests.softroce.test_inject import until_fired
+
+pytestmark = pytest.mark.usefixtures("state")
 
 REFUSED = {"REM_ACCESS_ERR": 1, "WR_FLUSH_ERR": 1}
 INVALID = {"REM_INV_REQ_ERR": 1, "WR_FLUSH_ERR": 1}
@@ -91,7 +93,7 @@ def test_a_psn_behind_is_taken_for_a_duplicate_and_may_even_be_acknowledged(verb
 @pytest.mark.long
 def test_a_verbs_fault_fires_by_two_proofs_and_leaves_no_queue_pair(
     lab: Lab,
-    clean: Callable[[], str],  # noqa: F811
+    clean: Callable[[], str],
     fault: str,
     values: dict[str, Any],
 ) -> None:

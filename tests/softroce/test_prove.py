@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.softroce.conftest import ROOT, environment
+from tests.softroce.conftest import ours
 
 
 @pytest.mark.long
@@ -27,10 +25,7 @@ def test_a_cut_path_is_named_and_a_healthy_lab_is_silent(tmp_path: Path) -> None
         "--format",
         "json",
     ]
-    ran = subprocess.run(
-        [sys.executable, "-m", "rdmadiag", *words], capture_output=True, text=True, timeout=1200, check=False,
-        env=environment(), cwd=ROOT, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    ran = ours(*words, timeout=1200)
     assert ran.returncode == 0, ran.stdout + ran.stderr
     found = json.loads(ran.stdout)
     assert found["figures"]["right"] == 1 and found["healthy"]["runs"] == 1

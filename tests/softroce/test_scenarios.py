@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,30 +13,13 @@ import pytest
 
 from rdmadiag import lab as labs
 from rdmadiag.scenario import scenario
-from tests.softroce.conftest import ROOT, environment
+from tests.softroce.conftest import ROOT, environment, our_words, ours
 
 QUICK = "kv-peer-frozen"
 
 
-def command(*args: str) -> list[str]:
-    return [sys.executable, "-m", "rdmadiag", *args]
-
-
-def run(*args: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*args),
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-        env=environment(),
-        cwd=ROOT,
-        stdin=subprocess.DEVNULL,
-    )
-
-
 def test_a_run_passes_leaves_its_reports_and_is_judged_the_same_again(tmp_path: Path) -> None:
-    result = run("run", QUICK, "--report", str(tmp_path))
+    result = ours("run", QUICK, "--report", str(tmp_path), timeout=900)
     assert result.returncode == 0, result.stdout + result.stderr
     folder = tmp_path / QUICK
     assert {path.name for path in folder.iterdir()} >= {
@@ -47,14 +29,14 @@ def test_a_run_passes_leaves_its_reports_and_is_judged_the_same_again(tmp_path: 
         "junit.xml",
         "journal.json",
     }
-    again = run("judge", "--format", "json", str(folder))
+    again = ours("judge", "--format", "json", str(folder))
     assert json.loads(again.stdout) == json.loads((folder / "report.json").read_text())
     assert f"run-{os.getpid()}" not in [state.name for state in labs.labs()]
 
 
 def test_an_interrupted_run_is_aborted_and_leaves_no_lab(tmp_path: Path) -> None:
     running = subprocess.Popen(
-        command("run", QUICK, "--report", str(tmp_path)),
+        our_words("run", QUICK, "--report", str(tmp_path)),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -76,13 +58,13 @@ def test_an_interrupted_run_is_aborted_and_leaves_no_lab(tmp_path: Path) -> None
 
 
 def test_a_lab_that_does_not_fit_is_unsupported(tmp_path: Path, lab: labs.Lab) -> None:
-    result = run("run", "loss", "--report", str(tmp_path), "--lab", lab.name)
+    result = ours("run", "loss", "--report", str(tmp_path), "--lab", lab.name, timeout=900)
     assert result.returncode == 7 and f"lab {lab.name} has --rate 200mbit; loss wants 40mbit" in result.stdout
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", scenario.names())
 def test_a_shipped_scenario_gets_the_verdict_that_it_says(name: str, tmp_path: Path) -> None:
-    result = run("run", name, "--report", str(tmp_path))
+    result = ours("run", name, "--report", str(tmp_path))
     wanted = scenario.load(name).verdict
     assert result.stdout.startswith(wanted), result.stdout + result.stderr

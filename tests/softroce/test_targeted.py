@@ -20,13 +20,7 @@ from tests.softroce.conftest import ROOT, Worker, environment, wait_until
 SIZE = 1 << 16
 """Bytes of a message: 16 packets."""
 PLACE = "nft list tables; tc qdisc show; ip -o link; ls /run/rdmadiag-inject 2>/dev/null"
-
-
-@pytest.fixture(autouse=True)
-def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Give each test a journal of its own."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return tmp_path / "state"
+pytestmark = pytest.mark.usefixtures("state")
 
 
 @pytest.fixture
@@ -142,7 +136,7 @@ def injector(lab: Lab, state: Path, look: Callable[[], str]) -> Iterator[tuple[s
         stderr=subprocess.PIPE,
         text=True,
         cwd=ROOT,
-        env=environment() | {"XDG_STATE_HOME": str(state)},
+        env=environment(),
     )
     assert process.stdout and process.stderr
     line = process.stdout.readline()
