@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-NODES = sorted(path.parent for path in (Path(__file__).parent / "data/nodes").glob("*/expected.json"))
+FOLDER = Path(__file__).parent / "data/nodes"
+NODES = sorted(path.parent for path in FOLDER.glob("*/expected.json"))
 LOUD = {"warning", "error", "critical"}
 
 
@@ -52,3 +53,10 @@ def test_a_faulty_node_is_recognised_by_its_rule(node: Path, checked: Callable[.
         assert key not in found[0]["subject"] or found[0]["subject"][key] == value
     causes = [f["rule"] for f in report["findings"] if f["kind"] == found[0]["kind"]]
     assert causes.index(want["rule"]) < 3, causes
+
+
+def test_rules_that_only_want_a_job_s_log_do_not_make_a_node_unknown(checked: Callable[..., dict[str, Any]]) -> None:
+    whole = checked(FOLDER / "mlx5-roce-8nic-h100")["summary"]
+    assert whole["rules"]["unknown"] > 1.5 * whole["rules"]["fine"]  # most of them for want of a log
+    assert whole["verdict"] == "fine"
+    assert checked(FOLDER / "efa-p5")["summary"]["verdict"] == "unknown"  # what is missing here is the node's own

@@ -62,6 +62,29 @@ def counters_of(evidence: Evidence) -> list[dict[str, Any]]:
     ]
 
 
+OF_JOBS = frozenset(
+    [
+        "app_event",
+        "benchmark",
+        "command",
+        "completion",
+        "env",
+        *(
+            "kv_cache",
+            "kv_event",
+            "kv_goodput",
+            "kv_job",
+            "kv_operation",
+            "kv_path",
+            "kv_request",
+            "kv_route",
+            "kv_transfer",
+        ),
+    ]
+)
+"""Tables of what a job leaves (its log, its environment, its results), which nobody has who looks at a node."""
+
+
 def build(
     evidence: Evidence,
     book: Rulebook,
@@ -95,7 +118,7 @@ def build(
     counts = _counts(results)
     blind = any(gap["kind"] not in ("not_given", "assumed", "restricted") for gap in gaps)
     judged_rules = counts["wrong"] + counts["fine"]
-    enough = judged_rules > 0 and counts["unknown"] <= 2 * judged_rules
+    enough = judged_rules > 0 and counts["unknown"] - _of_jobs(gaps, results) <= 2 * judged_rules
     nothing_known = bool(unread) and judged_rules == 0
     return {
         "schema": SCHEMA,
@@ -203,6 +226,13 @@ def _gaps(evidence: Evidence, results: Mapping[str, engine.Result]) -> list[dict
     for gap in merged.values():
         gap["tables"].sort(key=lambda table: -lacked[table])
     return list(merged.values())
+
+
+def _of_jobs(gaps: Sequence[Mapping[str, Any]], results: Mapping[str, engine.Result]) -> int:
+    # How many rules could not judge only for want of what a job leaves: that says nothing of the node.
+    lacking = frozenset(table for gap in gaps if gap["kind"] == "not_given" for table in gap["tables"])
+    unknown = [result.reads & lacking for result in results.values() if {a.wrong for a in result.answers} == {None}]
+    return sum(bool(tables) and tables <= OF_JOBS for tables in unknown)
 
 
 def _counts(results: Mapping[str, engine.Result]) -> dict[str, int]:
