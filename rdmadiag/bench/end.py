@@ -22,18 +22,23 @@ from rdmadiag.verbs.qp import Qp
 
 MEMORY_BYTES = 16 << 20
 DEPTH = 512
+ATTRIBUTES = DEFAULTS._replace(max_rd_atomic=0)
+"""As many READs at once as the device takes, like perftest."""
 WRITE, IMM, READ = "RDMA_WRITE", "RDMA_WRITE_WITH_IMM", "RDMA_READ"
 WHOLE = "whole"
 LONGEST_SECONDS = 120.0
 
 
 def _stream_imm(
-    near: Endpoint, far: Endpoint, size: int, count: int, window: int, every: int, seconds: float
-) -> tuple[float, int]:
-    """Move blocks by WRITE_WITH_IMM; both ends' completions are taken, receives are posted again. Returns time and failures."""
+    near: Endpoint, far: Endpoint, size: int, count: int, window: int, every: int, seconds: float, left: int
+) -> tuple[float, int, int]:
+    """Move blocks by WRITE_WITH_IMM; both ends' completions are taken, receives are posted again. `left`: those of the run before.
+
+    Returns time, failures, and receives that are left.
+    """
     batches = prepared(near, far.offer().memory, IMM, size, count, every, every)
-    far.qp.post_receives((nth, ()) for nth in range(min(count, 2 * window)))
-    received = min(count, 2 * window)
+    received = left + far.qp.post_receives((nth, ()) for nth in range(2 * window - left))
+    more = far.qp.prepared_receives((nth, ()) for nth in range(every))
     posted = done = told = bad = nth = 0
     start = time.perf_counter()
     while (done < count or told < count) and not bad:
@@ -44,25 +49,24 @@ def _stream_imm(
         for one in far.cq.poll():
             told += 1
             bad += one.status != "SUCCESS"
-        again = min(count - received, 2 * window - (received - told))
-        if again >= every or (again and received + again == count):
-            received += far.qp.post_receives((received + nth, ()) for nth in range(again))
+        while received - told <= 2 * window - len(more):
+            received += more.post()
         for one in near.cq.poll():
             done = one.wr_id + 1
             bad += one.status != "SUCCESS"
         if time.perf_counter() - start > seconds:
             raise NotFinished(f"{min(done, told)} of {count} blocks within {seconds:g} s")
-    return time.perf_counter() - start, bad
+    return time.perf_counter() - start, bad, received - told
 
 
 class Pair:
     """Two connected endpoints, and what one measurement is."""
 
     def __init__(self, near: str, far: str) -> None:
-        self.near = Endpoint(near, MEMORY_BYTES, depth=DEPTH)
-        self.far = Endpoint(far, MEMORY_BYTES, depth=DEPTH)
+        self.near = Endpoint(near, MEMORY_BYTES, ATTRIBUTES, depth=DEPTH)
+        self.far = Endpoint(far, MEMORY_BYTES, ATTRIBUTES, depth=DEPTH)
         self._connect()
-        self._round = 0
+        self._round = self._receives = 0
 
     def _connect(self) -> None:
         self.near.connect(self.far.offer())
@@ -82,7 +86,9 @@ class Pair:
             source[at : at + 4096] = part[: min(4096, MEMORY_BYTES - at)]
         target[:used] = bytes(used)
         if op == IMM:
-            seconds, bad = _stream_imm(self.near, self.far, size, count, window, every, LONGEST_SECONDS)
+            seconds, bad, self._receives = _stream_imm(
+                self.near, self.far, size, count, window, every, LONGEST_SECONDS, self._receives
+            )
         else:
             seconds, failed = stream(
                 self.near, self.far.offer().memory, op, size, count, window, every, LONGEST_SECONDS
@@ -92,6 +98,7 @@ class Pair:
         if bad:
             self.near.anew()
             self.far.anew()
+            self._receives = 0
             self._connect()
         return {"seconds": seconds, "bytes": size * count, "failed": bad, "wrong": wrong, "compared": used // size}
 

@@ -14,8 +14,8 @@ SHAPE = click.option(
     "--shape",
     default="llama-3-70b-tp8",
     show_default=True,
-    help="Shape of a block by name, or by a model's parameters: layers=40,kv_heads=8,head_dim=128,dtype_bytes=1,block_tokens=16,tp=4; "
-    "latent= instead of heads (MLA); model=qwen3-8b,tp=2.",
+    help="Shape of a block by name, or a model's parameters with commas between them: model=qwen3-8b,tp=2 or "
+    "layers=40,kv_heads=8,head_dim=128 (also dtype_bytes=, block_tokens=, tp=; latent= instead of heads: MLA).",
 )
 LAYERS = click.option("--layers", type=int, help="Layers, instead of the shape's own.")
 SLOTS = click.option(

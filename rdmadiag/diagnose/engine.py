@@ -135,8 +135,9 @@ def evaluate(
             for place, rules in enumerate(pieces)
             for pair in zip(rules, done.get(place) or some(place), strict=True)  # none where the child was killed
         ]
-        asked += [(rule, _ask(functools.partial(run, evidence.db), rule, values(rule))) for rule in book if rule.own]
-        results += [_answered(rule, told, reads, gaps, nodes, adapters) for rule, told in asked]
+    # Each of these has a guard and a child of its own.
+    asked += [(rule, _ask(functools.partial(run, evidence.db), rule, values(rule))) for rule in book if rule.own]
+    results += [_answered(rule, told, reads, gaps, nodes, adapters) for rule, told in asked]
     by_id = {result.rule.id: result for result in results}
     return {rule.id: by_id[rule.id] for rule in book}
 

@@ -199,6 +199,29 @@ class Prepared:
                 self._qp.post_send(self._made[0])
 
 
+class Receives:
+    """A list of receives (wr_id, memory; no memory takes immediates of WRITEs), made once and posted with one call, as often as wanted."""
+
+    def __init__(self, qp: Any, receives: Iterable[tuple[int, Sequence[Sge]]]) -> None:
+        self._qp = qp
+        self._made: list[Any] = []
+        module = library.module("wr")
+        for wr_id, sges in reversed(list(receives)):
+            parts = [module.SGE(one.address, one.length, one.lkey) for one in sges or (Sge(0, 0, 0),)]
+            after = self._made[-1] if self._made else None
+            self._made.append(module.RecvWR(wr_id, len(parts), parts, after))
+
+    def __len__(self) -> int:
+        return len(self._made)
+
+    def post(self) -> int:
+        """Post them; return how many. Raises VerbsError; then a part of them may have been posted."""
+        if self._made:
+            with library.calling(f"ibv_post_recv on QP {self._qp.qp_num}"):
+                self._qp.post_recv(self._made[-1])
+        return len(self._made)
+
+
 def _address(data: bytearray) -> int:
     import ctypes
 

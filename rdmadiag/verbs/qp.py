@@ -181,16 +181,12 @@ class Qp:
         return posting.Prepared(self.qp, wrs)
 
     def post_receives(self, receives: Iterable[tuple[int, Sequence[Sge]]]) -> int:
-        """Post receives (wr_id, memory; no memory takes immediates of WRITEs); return how many. Raises VerbsError."""
-        wr = library.module("wr")
-        count = 0
-        for wr_id, sges in receives:
-            # pyverbs wants one piece at least; one of no bytes is the same request.
-            list_ = [wr.SGE(one.address, one.length, one.lkey) for one in sges or (Sge(0, 0, 0),)]
-            with library.calling(f"ibv_post_recv on QP {self.qpn}"):
-                self.qp.post_recv(wr.RecvWR(wr_id=wr_id, num_sge=len(list_), sg=list_))
-            count += 1
-        return count
+        """Post receives (wr_id, memory; no memory takes immediates of WRITEs) with one call; return how many. Raises VerbsError."""
+        return self.prepared_receives(receives).post()
+
+    def prepared_receives(self, receives: Iterable[tuple[int, Sequence[Sge]]]) -> posting.Receives:
+        """Make receives that are posted later, or again and again."""
+        return posting.Receives(self.qp, receives)
 
     def drain(self, seconds: float = 5.0) -> list[Completion]:
         """Go to ERR and return all completions of its queues: nothing of this QP is under way afterwards.
