@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from rdmadiag.diagnose import check, examples, rulebook
-from rdmadiag.evidence import paste
+from rdmadiag.evidence.texts import Library
 
 DATA = Path(__file__).parent / "data"
 
@@ -55,7 +55,7 @@ def book() -> rulebook.Rulebook:
 
 
 @pytest.fixture(scope="session")
-def library(book: rulebook.Rulebook) -> paste.Library:
+def library(book: rulebook.Rulebook) -> Library:
     """Return every known text and every shipped pattern, compiled."""
     return examples.library_for(book)
 

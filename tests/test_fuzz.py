@@ -29,6 +29,7 @@ from rdmadiag.evidence import assign, given, log_line, paste
 from rdmadiag.evidence.given import GivenText, GivenTree
 from rdmadiag.evidence.row import Json, Line, Row, Rows, Text
 from rdmadiag.evidence.store import Evidence
+from rdmadiag.evidence.texts import Library
 from rdmadiag.host.captured import CapturedHost
 from rdmadiag.host.tree import parse_tree
 
@@ -305,7 +306,7 @@ def test_the_readers_of_archives_survive(inputs: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inputs", SIZES)
-def test_the_reading_of_a_whole_text_survives(inputs: int, library: paste.Library) -> None:
+def test_the_reading_of_a_whole_text_survives(inputs: int, library: Library) -> None:
     objects = [
         json.dumps([{"ifname": "mlx5_0", "lqpn": 1, "type": "RC", "state": "RTS", "comm": "\ud800"}]),
         "[{",
