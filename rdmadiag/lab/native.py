@@ -123,7 +123,8 @@ def _make_links(options: Options, name: str, ip: Any) -> None:
         index = ip.link_lookup(ifname=c.netdev)[0]
         ip.link("set", index=index, mtu=c.mtu, ifalias=alias(name))
         ip.addr("add", index=index, address=c.address, prefixlen=24)
-    for path, value in topology.sysctls([c.netdev for c in cables]).items():
+    netdevs = [c.netdev for c in cables]
+    for path, value in (topology.sysctls(netdevs) | topology.steering(netdevs)).items():
         if os.path.exists(path):
             Path(path).write_text(value)
     with NetNS(topology.SWITCH) as switch:
@@ -140,15 +141,17 @@ def _make_links(options: Options, name: str, ip: Any) -> None:
         ip.link("set", index=ip.link_lookup(ifname=c.netdev)[0], state="up")
     # pyroute2 0.9 has no RED; tc's own words say both kinds of port.
     lines = [line for c in cables if c.device for line in topology.qdiscs(c.port, topology.shape(options))]
-    result = subprocess.run(
-        ["tc", "-n", topology.SWITCH, "-batch", "-"],
-        input="\n".join(lines),
-        capture_output=True,
-        text=True,
-        check=False,
+    _run(["tc", "-n", topology.SWITCH, "-batch", "-"], lines)
+    _run(
+        ["ip", "netns", "exec", topology.SWITCH, "sh", "-es"],
+        topology.writing(topology.steering([c.port for c in cables])),
     )
+
+
+def _run(words: list[str], lines: list[str]) -> None:
+    result = subprocess.run(words, input="\n".join(lines), capture_output=True, text=True, check=False)
     if result.returncode:
-        raise LabError(f"tc -n {topology.SWITCH}: {result.stderr.strip()}")
+        raise LabError(f"{' '.join(words)}: {result.stderr.strip()}")
 
 
 def tear_down(options: Options, folder: Path) -> None:

@@ -115,6 +115,21 @@ def sysctls(netdevs: list[str]) -> dict[str, str]:
     return {f"{folder}/{name}": value for folder in folders for name, value in values.items()} | quiet
 
 
+def steering(names: list[str]) -> dict[str, str]:
+    """Return the files and values by which one processor, the first, takes in all that netdevs and ports receive.
+
+    A veth hands a packet to the processor that sent it (net/core/dev.c, netif_rx), and a queue pair sends from any: two
+    processors would take its packets in side by side, and they would overtake each other, as on no cable.
+    Receive packet steering (Documentation/networking/scaling.rst) to one processor keeps their order.
+    """
+    return {f"/sys/class/net/{name}/queues/rx-0/rps_cpus": "1" for name in names}
+
+
+def writing(values: dict[str, str]) -> list[str]:
+    """Return the lines of shell that write values to files."""
+    return [f"echo {value} > {path}" for path, value in values.items()]
+
+
 class _Script:
     # Few processes: each costs 30 ms in an emulated guest.
     def __init__(self) -> None:
@@ -125,7 +140,11 @@ class _Script:
             self.lines += [f"{tool} - <<'END'", *lines, "END"]
 
     def write(self, values: dict[str, str]) -> None:
-        self.lines += [f"echo {value} > {path}" for path, value in values.items()]
+        self.lines += writing(values)
+
+    def inside(self, namespace: str, values: dict[str, str]) -> None:
+        # /sys shows the netdevs of the namespace in which it was mounted; `ip netns exec` mounts it anew.
+        self.lines += [f"ip netns exec {namespace} sh -es <<'END'", *writing(values), "END"]
 
     def text(self) -> str:
         return "\n".join(self.lines) + "\n"
@@ -155,6 +174,8 @@ def one_kernel_script(options: Options) -> str:
     )
     script.write(sysctls([link.netdev for link in cables]))
     script.batch(f"ip -n {SWITCH} -batch", _bridge_lines(options, cables))
+    script.write(steering([link.netdev for link in cables]))
+    script.inside(SWITCH, steering([link.port for link in cables]))
     script.batch("ip -batch", [f"link set {link.netdev} up" for link in cables])
     ports = [line for link in cables if link.device for line in qdiscs(link.port, shape(options))]
     script.batch(f"tc -n {SWITCH} -batch", ports)
@@ -186,10 +207,12 @@ def namespaces_script(options: Options) -> str:
     script.batch(f"ip -n {SWITCH} -batch", _bridge_lines(options, cables))
     ports = [line for link in cables if link.device for line in qdiscs(link.port, shape(options))]
     script.batch(f"tc -n {SWITCH} -batch", ports)
+    script.inside(SWITCH, steering([link.port for link in cables]))
     for host in host_names(options):
         own = [link for link in cables if link.host == host]
         inside = _Script()
         inside.write({f"/proc/sys/net/ipv6/conf/{link.netdev}/accept_dad": "0" for link in own})
+        inside.write(steering([link.netdev for link in own]))
         _host_lines(inside, own)
         inside.lines.append(_HAS_PORT.replace("{device}", own[0].device).replace("{host}", host))
         script.lines += [f"ip netns exec {host} sh -s <<'HOST'", inside.text() + "HOST"]

@@ -379,3 +379,13 @@ def test_one_command_installs_what_is_missing() -> None:
     ]
     assert needs.install_command(found).endswith("apt-get install -y qemu-system-x86 iproute2")
     assert needs.install_command(found[1:2]) == ""
+
+
+def test_one_processor_takes_in_what_ports_and_netdevs_receive() -> None:
+    cables = topology.links(Options())
+    of_hosts, of_ports = (
+        topology.writing(topology.steering([getattr(cable, end) for cable in cables])) for end in ("netdev", "port")
+    )
+    assert "echo 1 > /sys/class/net/p2/queues/rx-0/rps_cpus" in of_ports
+    for script in (topology.one_kernel_script(Options()), topology.namespaces_script(Options())):
+        assert set(of_hosts) | set(of_ports) <= set(script.splitlines())
