@@ -10,6 +10,7 @@ from rdmadiag.patterns import late
 WORDS = {
     "addr": "addresses (ip addr)",
     "app_event": "a log of the application",
+    "cgroup_use": "what control groups may use and wait for (cgroup v2)",
     "cgroup_rdma": "limits of RDMA objects (rdma.max of the control group)",
     "benchmark": "results of a test (perftest, nccl-tests, fio)",
     "chardev": "device files (ls -l /dev/infiniband)",

@@ -876,6 +876,26 @@ CREATE TABLE cgroup_rdma (
   UNIQUE (node, cgroup, device, kind)
 );
 
+-- What the control groups of RDMA processes may use, and how long they waited for it; one row a group of cgroup v2. (/sys/fs/cgroup, Documentation/admin-guide/cgroup-v2.rst)
+CREATE TABLE cgroup_use (
+  node TEXT,                 -- node
+  cgroup TEXT,               -- path of the group
+  cpu_most REAL,             -- processors that it may use [count]; -1 no limit (cpu.max)
+  periods INTEGER,           -- periods in which it ran, since it was made [count] (cpu.stat nr_periods)
+  throttled INTEGER,         -- of those: in which it had used up its time [count] (cpu.stat nr_throttled)
+  memory_high_bytes INTEGER, -- memory above which it is slowed [bytes]; -1 no limit (memory.high)
+  memory_max_bytes INTEGER,  -- memory that it may use at most [bytes]; -1 no limit (memory.max)
+  memory_bytes INTEGER,      -- memory that it uses [bytes] (memory.current)
+  memory_high_events INTEGER, -- times that it was slowed for being above the first, since it was made [count] (memory.events high)
+  memory_max_events INTEGER, -- times that it was about to go beyond the second [count] (memory.events max)
+  cpu_some_share REAL,       -- share of the last 10 s in which some of its processes waited for a processor (cpu.pressure)
+  cpu_full_share REAL,       -- share in which all that had work did; throttled ones do
+  memory_some_share REAL,    -- share in which some waited for memory (memory.pressure)
+  memory_full_share REAL,    -- share in which all did
+  origin TEXT,               -- folder
+  UNIQUE (node, cgroup)
+);
+
 -- What the host's packet filter does with RoCE v2 packets (UDP 4791): one row a chain that packets enter. (nft -j list ruleset, iptables-save, ufw status)
 CREATE TABLE firewall (
   node TEXT,                 -- node
@@ -1419,6 +1439,7 @@ CREATE TABLE flow_nak (
   va TEXT,                   -- its address, hexadecimal
   size_bytes INTEGER,        -- its DMA length [bytes]
   rkey_served_elsewhere INTEGER, -- requests with the same R_Key that were acknowledged before [count]
+  memory_served_before INTEGER, -- of those: requests of the same kind for memory that has all of the refused one's [count]
   requests_after INTEGER,    -- requests sent after it, for NAKs that end a QP [count]
   flows_after INTEGER,       -- other flows between the two hosts that went on after it, for NAKs that end a QP [count]
   contradicted INTEGER,      -- 1 when a later ACK acknowledged what it refused
@@ -1556,6 +1577,7 @@ CREATE TABLE tap_path (
   wait_us_p5 REAL,           -- in the second half: how much longer the way took than for the quickest packet, 5th percentile [us]
   wait_us_p50 REAL,          -- the same, median [us]
   wait_us_p95 REAL,          -- the same, 95th percentile [us]
+  wait_step_us REAL,         -- by how much it changes from one packet to the next that was sent 20 ms later or more, median [us]
   train_gap_us_p50 REAL,     -- time between arrivals of packets sent within 2 ms of each other, median [us]
   train_gap_us_p90 REAL,     -- the same, 90th percentile [us]
   train_gbps REAL,           -- rate at which such packets of 1000 bytes and more come out, median [Gb/s]

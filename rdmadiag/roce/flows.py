@@ -314,7 +314,7 @@ class _Context:
                 "va": f"{victim['va']:#x}" if "va" in victim else None,
                 "size_bytes": victim.get("size"),
             }
-            entry["rkey_served_elsewhere"] = victim.get("rkey_served_elsewhere")
+            entry |= {name: victim.get(name) for name in ("rkey_served_elsewhere", "memory_served_before")}
         return entry
 
     def orphans(self, stream: int, track: Track) -> list[dict[str, Any]]:

@@ -321,6 +321,10 @@ class Psn:
             served = same & (table["end"] <= t["acked"][table["stream"]]) & (table["order"] < order)
             served &= t["destqp"][table["stream"]] == t["destqp"][stream]
             victim["rkey_served_elsewhere"] = int(served.sum())
+            ends = table["va"] + np.maximum(table["size"], 0).astype(np.uint64)
+            alike = (table["va"] <= table["va"][at]) & (ends >= ends[at])
+            alike &= headers.KIND[table["opcode"]] == headers.KIND[table["opcode"][at]]
+            victim["memory_served_before"] = int((served & alike).sum())
         return victim
 
     def _odd(

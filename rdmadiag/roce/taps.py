@@ -25,6 +25,7 @@ WAIT_NS = 2_000_000_000
 LEAST_NS = 2_000
 """Two directions differ by less than this: which tap is nearer to whom cannot be told [ns]."""
 TRAIN_NS = 2_000_000
+APART_NS = 20_000_000
 """Packets that were sent this shortly after another are a train: how they come out tells of the path, not of the sender [ns]."""
 LARGE_BYTES = 1000
 LEAST_PACKETS = 20
@@ -281,6 +282,9 @@ def _path(sender: _Side, receiver: _Side, lost: np.ndarray) -> dict[str, Any]:
     waits = (way[half] - way.min()) / 1e3
     found |= {f"wait_us_p{p}": round(float(np.percentile(waits, p)), 1) for p in (5, 50, 95)}
     found["frames_slow"] = _frames(came, _most(arrived[half], waits))
+    heads = np.concatenate(([True], np.diff(left[half]) >= APART_NS))
+    if heads.sum() >= LEAST_PACKETS:
+        found["wait_step_us"] = round(float(np.median(np.abs(np.diff(waits[heads])))), 1)
     close = half[1:] & (np.diff(left) < TRAIN_NS)
     gaps, lengths = np.diff(came_at)[close], sent["length"][order[1:]][close]
     if len(gaps) >= LEAST_PACKETS:

@@ -110,6 +110,8 @@ def test_parameters_in_use_and_those_asked_for_are_told_apart():
 def test_no_modprobe_line_raises(text):
     list(module_parameters.parse_modprobe(lines(f"options mlx5_core {text}")))
     list(cgroups.parse_amounts(f"mlx5_0 {text}"))
+    for file in ("cpu.max", "cpu.stat", "memory.high", "memory.events", "memory.pressure"):
+        assert set(cgroups.parse_use({file: text})) <= set(cgroups.parse_use(USE))
     aer.parse(text)
     interrupts.cpu_list(text)
 
@@ -124,6 +126,41 @@ def test_the_limits_of_the_groups_of_rdma_processes_and_of_those_above_are_read(
         {"cgroup": "/a/b", "device": "mlx5_0", "kind": "hca_handle", "most": 2, "current": 2},
         {"cgroup": "/a/b", "device": "mlx5_0", "kind": "hca_object", "most": 2000, "current": 17},
     ]
+
+
+USE = {  # forms of Documentation/admin-guide/cgroup-v2.rst; the processor's figures are of a trial of cpu-limit in a lab (Linux 6.1)
+    "cpu.max": "2000 100000\n",
+    "cpu.stat": "usage_usec 262144\nnr_periods 133\nnr_throttled 128\nthrottled_usec 11640000\n",
+    "cpu.pressure": "some avg10=59.46 avg60=18.10 avg300=4.30 total=13200000\nfull avg10=59.46 avg60=18.10 avg300=4.30 total=13200000\n",
+    "memory.high": "1048576\n",
+    "memory.max": "max\n",
+    "memory.current": "1040384\n",
+    "memory.events": "low 0\nhigh 12\nmax 0\noom 0\noom_kill 0\n",
+    "memory.pressure": "some avg10=12.00 avg60=3.10 avg300=0.40 total=1200000\nfull avg10=11.50 avg60=3.00 avg300=0.40 total=1150000\n",
+}
+
+
+def test_what_a_group_may_use_and_how_long_it_waited_is_read_from_the_unified_hierarchy():
+    tree = "/sys/fs/cgroup/cgroup.controllers:cpu memory\n/proc/self/cgroup:0::/job\n"
+    tree += "".join(f"/sys/fs/cgroup/job/{file}:{line}\n" for file, text in USE.items() for line in text.splitlines())
+    (found,) = rows(cgroups.read(LiveTree(tree)), "cgroup_use")
+    assert found == {
+        "cgroup": "/job",
+        "cpu_most": 0.02,
+        "periods": 133,
+        "throttled": 128,
+        "memory_high_bytes": 1 << 20,
+        "memory_max_bytes": -1,
+        "memory_bytes": 1040384,
+        "memory_high_events": 12,
+        "memory_max_events": 0,
+        "cpu_some_share": 0.5946,
+        "cpu_full_share": 0.5946,
+        "memory_some_share": 0.12,
+        "memory_full_share": 0.115,
+    }
+    assert cgroups.parse_use({"cpu.max": "max 100000"}) == {"cpu_most": -1.0}
+    assert rows(cgroups.read(LiveTree("/proc/self/cgroup:0::/job\n")), "cgroup_use") == []
 
 
 def test_pasted_limits_of_a_group_belong_to_the_file_before_them():
