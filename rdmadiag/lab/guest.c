@@ -484,6 +484,7 @@ static void prepare(void)
 		mkdir(folders[n], 0755);
 	mount("proc", "/proc", "proc", 0, "");
 	mount("sys", "/sys", "sysfs", 0, "");
+	mount("cgroup2", "/sys/fs/cgroup", "cgroup2", 0, ""); /* as any distribution has it; fails without CONFIG_CGROUPS, which nobody needs */
 	mount("dev", "/dev", "devtmpfs", 0, "");
 	mount("run", "/run", "tmpfs", 0, "mode=755");
 	mkdir("/dev/shm", 01777);

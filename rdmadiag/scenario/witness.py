@@ -3,12 +3,14 @@
 It prints a sample of counters, QP and port states every SECONDS, and for each line `collect NAME` in FIFO (made by it) the bundle that
 `rdmadiag collect` would write (in parts, base64), and warnings of the kernel as they come: lines of JSON, {"hello"}, {"sample"},
 {"bundle"}, {"kernel"}. `record NETDEV` begins a capture of RoCE packets, `recorded NETDEV` ends it and hands it over as a bundle of
-that name. It ends with its input; of the node it changes nothing.
+that name. `warm` lets it look once by itself, so that what a look loads and compiles is there for all that come. It ends with its input; of
+the node it changes nothing.
 """
 
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import gzip
 import json
@@ -88,6 +90,18 @@ def _collect(folder: str) -> None:
     os.rename(f"{folder}/node.tar.gz", f"{folder}/{PACKED}")
 
 
+def _warm() -> None:
+    from rdmadiag import sources
+    from rdmadiag.errors import RdmadiagError
+    from rdmadiag.host.live import LiveHost
+
+    host = LiveHost()
+    for source in sources.load().values():
+        with contextlib.suppress(RdmadiagError, OSError):
+            for _ in source.read(host) if hasattr(source, "read") else ():
+                pass
+
+
 def main(every: float, fifo: str) -> None:
     """Watch until standard input ends."""
     from rdmadiag.diagnose import capture  # noqa: F401  what a collection needs is loaded before it is wanted
@@ -115,7 +129,9 @@ def main(every: float, fifo: str) -> None:
             *lines, waiting = (waiting + os.read(orders, 4096)).split(b"\n")
             for line in lines:
                 word, _, name = line.decode(errors="replace").partition(" ")
-                if word == "collect":
+                if word == "warm":
+                    _warm()
+                elif word == "collect":
                     collecting |= _start(name, _collect)
                 elif word == "record":
                     child = _start(name, functools.partial(_record, name))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import mmap
 import re
 import socket
 import sys
@@ -32,12 +33,27 @@ PARAMETERS = (
     Parameter("pause", 0.1, "seconds from one round to the next, at least"),
     Parameter("receives", 16, "receives that the server keeps posted"),
     Parameter("rc", "timeout=17,retry_cnt=4,rnr_retry=7,min_rnr_timer=12", "RC attributes, as of rdmadiag kv"),
+    Parameter("scratch", 0, "bytes that the server takes from the kernel and gives back at each message"),
+    Parameter(
+        "register", 0, "bytes that the server, which is nobody then and not root, registers anew at each message"
+    ),
     Parameter("deadline", 8.0, "seconds after which a round without completions is given up"),
     Parameter("seconds", 0.0, "stop so long after READY; 0: never"),
     Parameter("tcp_port", 7471, "TCP port on which the ends meet"),
 )
 MESSAGE = 64
 """Bytes of each SEND."""
+_NOBODY = (
+    "setpriv",
+    "--reuid",
+    "65534",
+    "--regid",
+    "65534",
+    "--clear-groups",
+    "--inh-caps=-all",
+    "--bounding-set=-all",
+)
+"""root and CAP_IPC_LOCK are not bound by a limit of locked memory."""
 _MEET_SECONDS = 5.0
 _AGAIN_SECONDS = 0.2
 _TOLD_SECONDS = 0.25
@@ -49,12 +65,17 @@ def ends(setting: Setting) -> dict[str, End]:
     made = {}
     for role, host in ((SERVER, setting.server), (CLIENT, setting.client)):
         order = {
-            **{name: given[name] for name in ("size", "read", "pause", "receives", "rc", "deadline", "tcp_port")},
+            **{
+                name: given[name]
+                for name in ("size", "read", "pause", "receives", "rc", "scratch", "register", "deadline", "tcp_port")
+            },
             "device": host.device,
             "gid_index": host.gid_index,
             "meet": setting.server.plain_address,
         }
         argv = [sys.executable, "-m", "rdmadiag.workloads.paced", role, json.dumps(order)]
+        if role == SERVER and given["register"]:
+            argv = [*_NOBODY, *argv]
         seconds = given["seconds"] if role == CLIENT else 0.0
         made[role] = End(argv, Reader(re.compile(r"(?!)"), carrier=RDMA), package_path(), seconds=seconds)
     return made
@@ -104,14 +125,14 @@ def _serve(here: Any, order: Mapping[str, Any]) -> None:
                 place = here.sge(here.mr.length - MESSAGE, MESSAGE)
                 here.qp.post_receives((number, [place]) for number in range(order["receives"]))
                 link.sendall(b"go\n")
-                _consume(here, link, place)
+                _consume(here, link, place, order)
                 link.sendall(b"bye\n")
             except (RdmadiagError, OSError) as error:
                 _say("error", words=f"the connection is gone: {error}", status=None)
         _anew(here)
 
 
-def _consume(here: Any, link: socket.socket, place: Any) -> None:
+def _consume(here: Any, link: socket.socket, place: Any, order: Mapping[str, Any]) -> None:
     """Post a receive for each that came, until the peer goes or a completion failed."""
     link.setblocking(False)
     while True:
@@ -120,9 +141,29 @@ def _consume(here: Any, link: socket.socket, place: Any) -> None:
                 _failed(one)
                 return
             here.qp.post_receives([(one.wr_id, [place])])
+            if order["scratch"]:
+                _touch(order["scratch"])
+            if order["register"]:
+                _register(here, order["register"])
         with contextlib.suppress(BlockingIOError):
             if not link.recv(1):
                 return
+
+
+def _touch(length: int) -> None:
+    # Not by malloc, which keeps what was given back to it.
+    with mmap.mmap(-1, length) as memory:
+        memory[::4096] = bytes(len(range(0, length, 4096)))
+
+
+def _register(here: Any, length: int) -> None:
+    from rdmadiag.verbs.mr import Mr
+
+    try:
+        with Mr(here.pd, length):
+            pass
+    except RdmadiagError as error:
+        _say("error", words=str(error), status=None)
 
 
 def _anew(here: Any) -> None:
