@@ -29,7 +29,6 @@ from rdmadiag.evidence import assign, given, log_line, paste
 from rdmadiag.evidence.given import GivenText, GivenTree
 from rdmadiag.evidence.row import Json, Line, Row, Rows, Text
 from rdmadiag.evidence.store import Evidence
-from rdmadiag.evidence.texts import Library
 from rdmadiag.host.captured import CapturedHost
 from rdmadiag.host.tree import parse_tree
 
@@ -41,7 +40,7 @@ DATA = Path(__file__).parent / "data"
 TEXTS = [text for module in sources.load().values() for text in getattr(module, "TEXTS", ())]
 LINE_PARSERS = {text.tool: text for text in TEXTS if isinstance(text, Text)}
 JSON_PARSERS = {text.tool: text for text in TEXTS if isinstance(text, Json)}
-Tell = Callable[[str, str], None]
+COUNTS: dict[str, int] = {}
 
 
 def real_texts() -> list[list[str]]:
@@ -86,7 +85,6 @@ def some_lines(rng: random.Random, known: list[list[str]]) -> list[str]:
 
 
 def fuzz(
-    tell: Tell,
     name: str,
     inputs: int,
     make: Callable[[random.Random], Any],
@@ -118,7 +116,7 @@ def fuzz(
 
     survives()
     assert done >= min(inputs, BATCH)
-    tell("fuzzed inputs survived", f"{name} {done}")
+    COUNTS[name] = COUNTS.get(name, 0) + done
 
 
 def stored(items: Any) -> None:
@@ -144,7 +142,7 @@ OWN_LINES = st.lists(st.text(max_size=60), max_size=12)
 
 @pytest.mark.parametrize("inputs", SIZES)
 @pytest.mark.parametrize("tool", LINE_PARSERS)
-def test_a_parser_of_lines_survives(tool: str, inputs: int, tell: Tell) -> None:
+def test_a_parser_of_lines_survives(tool: str, inputs: int) -> None:
     text = LINE_PARSERS[tool]
     known = [
         lines for lines in REAL if any(word in "\n".join(lines) for word in (tool.split()[0], *text.commands))
@@ -153,7 +151,7 @@ def test_a_parser_of_lines_survives(tool: str, inputs: int, tell: Tell) -> None:
     def run(lines: list[str]) -> None:
         stored(text.parse([Line(number, line.replace("\n", " ")) for number, line in enumerate(lines, 1)]))
 
-    fuzz(tell, tool, inputs, lambda rng: some_lines(rng, known if rng.random() < 0.7 else REAL), OWN_LINES, run)
+    fuzz(tool, inputs, lambda rng: some_lines(rng, known if rng.random() < 0.7 else REAL), OWN_LINES, run)
 
 
 SCALARS: tuple[Any, ...] = (
@@ -201,7 +199,7 @@ OWN_VALUES = st.recursive(
 
 @pytest.mark.parametrize("inputs", SIZES)
 @pytest.mark.parametrize("tool", JSON_PARSERS)
-def test_a_parser_of_json_survives(tool: str, inputs: int, tell: Tell) -> None:
+def test_a_parser_of_json_survives(tool: str, inputs: int) -> None:
     text = JSON_PARSERS[tool]
     keys = sorted({key for form in text.keys for key in form}) + [
         "x",
@@ -217,11 +215,11 @@ def test_a_parser_of_json_survives(tool: str, inputs: int, tell: Tell) -> None:
         return [{key: some_value(rng) for key in keys if rng.random() < 0.8} for _ in range(rng.randrange(1, 4))]
 
     own = st.lists(st.dictionaries(st.sampled_from(keys), OWN_VALUES, max_size=6), max_size=4)
-    fuzz(tell, f"{tool} (JSON)", inputs, make, own, lambda objects: stored(text.parse(objects)))
+    fuzz(f"{tool} (JSON)", inputs, make, own, lambda objects: stored(text.parse(objects)))
 
 
 @pytest.mark.parametrize("inputs", SIZES)
-def test_the_parser_of_prefixes_and_prompts_survives(inputs: int, tell: Tell) -> None:
+def test_the_parser_of_prefixes_and_prompts_survives(inputs: int) -> None:
     def run(line: str) -> None:
         found = log_line.split_prefix(line)
         assert found.seconds is None or found.seconds == found.seconds
@@ -231,14 +229,14 @@ def test_the_parser_of_prefixes_and_prompts_survives(inputs: int, tell: Tell) ->
     def make(rng: random.Random) -> str:
         return spoiled(rng, rng.choice(rng.choice(REAL)))
 
-    fuzz(tell, "prefixes and prompts", inputs, make, st.text(max_size=80), run)
+    fuzz("prefixes and prompts", inputs, make, st.text(max_size=80), run)
 
 
 TREES = [lines for lines in REAL if lines[0].startswith("# seconds")]
 
 
 @pytest.mark.parametrize("inputs", SIZES)
-def test_the_parser_of_captured_trees_survives(inputs: int, tell: Tell) -> None:
+def test_the_parser_of_captured_trees_survives(inputs: int) -> None:
     def run(lines: list[str]) -> None:
         tree, _ = parse_tree("\n".join(lines))
         host = CapturedHost(tree)
@@ -248,7 +246,6 @@ def test_the_parser_of_captured_trees_survives(inputs: int, tell: Tell) -> None:
                     call(path)
 
     fuzz(
-        tell,
         "captured trees",
         inputs,
         lambda rng: some_lines(rng, TREES),
@@ -278,7 +275,7 @@ def some_archives() -> list[bytes]:
 
 
 @pytest.mark.parametrize("inputs", SIZES)
-def test_the_readers_of_archives_survive(inputs: int, tell: Tell, tmp_path: Path) -> None:
+def test_the_readers_of_archives_survive(inputs: int, tmp_path: Path) -> None:
     archives = some_archives()
     path = tmp_path / "archive"
 
@@ -304,11 +301,11 @@ def test_the_readers_of_archives_survive(inputs: int, tell: Tell, tmp_path: Path
         except BadFile:
             return
 
-    fuzz(tell, "archives", inputs, make, st.binary(max_size=600), run)
+    fuzz("archives", inputs, make, st.binary(max_size=600), run)
 
 
 @pytest.mark.parametrize("inputs", SIZES)
-def test_the_reading_of_a_whole_text_survives(inputs: int, tell: Tell, library: Library) -> None:
+def test_the_reading_of_a_whole_text_survives(inputs: int, library: paste.Library) -> None:
     objects = [
         json.dumps([{"ifname": "mlx5_0", "lqpn": 1, "type": "RC", "state": "RTS", "comm": "\ud800"}]),
         "[{",
@@ -338,4 +335,9 @@ def test_the_reading_of_a_whole_text_survives(inputs: int, tell: Tell, library: 
             assert isinstance(item, (Row, Rows)) or item.tables
             EVIDENCE.add_item(node, source, item, place)
 
-    fuzz(tell, "whole texts", inputs, make, st.binary(max_size=300), run)
+    fuzz("whole texts", inputs, make, st.binary(max_size=300), run)
+
+
+def test_the_counts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    with capsys.disabled():
+        print("\nfuzzed inputs survived: " + ", ".join(f"{name} {count}" for name, count in sorted(COUNTS.items())))

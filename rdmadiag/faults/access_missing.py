@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rdmadiag.faults import Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -16,6 +16,11 @@ PARAMETERS = (*verbs.PARAMETERS, verbs.OPERATION, Parameter("of", "mr", "what la
 SIGNS = (
     "mr: WC 10 REM_ACCESS_ERR on rxe, WC 9 with vendor syndrome 0x8a on mlx5; qp: WC 9 REM_INV_REQ_ERR; both queue pairs in ERR",
     "it never worked: the first request fails, not the first after a change",
+)
+DIAGNOSIS = Diagnosis(
+    ("refused-key-registered",),
+    "The refused key is among the peer's memory regions; where a region begins and what it allows the kernel does not show",
+    parameters={"every_ms": 4000.0},
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rdmadiag.faults import Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Plan, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ SIGNS = (
     "requester: WC 10 REM_ACCESS_ERR, WC 5 for the rest; both queue pairs in ERR",
     "a WRITE of several packets may leave the first of them written: torn data with an error",
     "bad-rkey, mr-deregistered and access-missing look the same",
+)
+DIAGNOSIS = Diagnosis(
+    ("refused-key-registered",),
+    "As with access-missing: the key is registered, and the request is refused",
+    parameters={"every_ms": 4000.0},
 )
 
 

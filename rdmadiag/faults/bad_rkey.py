@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rdmadiag.faults import Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Plan, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ SIGNS = (
     "requester: WC 10 REM_ACCESS_ERR, WC 5 for the rest; both queue pairs in ERR; the peer's memory is untouched",
     "mlx5: req_remote_access_errors, vendor syndrome 0x88; rxe has no counter for it",
     "address-out-of-range, mr-deregistered and access-missing look the same",
+)
+DIAGNOSIS = Diagnosis(
+    ("refused-key-not-registered",),
+    "A capture has the key of the refused request, and the peer's kernel lists its memory regions: none has it",
+    parameters={"every_ms": 4000.0},
 )
 
 

@@ -1,6 +1,6 @@
 """A process may use only a part of a processor: a container's CPU limit that throttles it."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _cgroup as cgroup
 from rdmadiag.faults import _host as host
 
@@ -11,6 +11,11 @@ EXAMPLE = {"process": "1"}
 SIGNS = (
     "the process polls late: latency has steps of the period (100 ms), throughput falls",
     "cpu.stat of its cgroup: nr_throttled and throttled_usec grow",
+)
+DIAGNOSIS = Diagnosis(
+    ("cgroup-throttles-processor",),
+    "The process's control group shows its limit, that it is throttled, and that it waits",
+    parameters={"process": "rdma-server", "share": 2.0},
 )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ PARAMETERS = (
 SIGNS = (
     "async event CQ_ERR; completions of work that was done are missing for ever",
     "mlx5: CQ error on CQN, syndrome 0x1 in the kernel log, all queue pairs on it in ERR; rxe: nothing but the event, queue pairs stay RTS",
+)
+DIAGNOSIS = Diagnosis(
+    ("cq-overrun",),
+    "The program logs the asynchronous event of its completion queue",
 )
 
 

@@ -15,7 +15,9 @@ SIGNS = (
     "longer than the QP's timeout: completer_retry_err at the requester, duplicate_request at the responder, no loss",
 )
 DIAGNOSIS = Diagnosis(
-    ("wire-path-slow",), "Captures at both ends show that packets take milliseconds between them, and none is lost"
+    ("wire-path-slow",),
+    "Captures at both ends show that packets take milliseconds between them, all about as many, and none is lost",
+    look_seconds=8.0,
 )
 
 

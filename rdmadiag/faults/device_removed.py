@@ -10,6 +10,7 @@ SIGNS = (
     "ibv_devices does not list it; a program that opens it by name fails; its GIDs are gone, netdev and address stay",
     "the peer: completer_retry_err, then WC 12, for queue pairs that were connected to it",
 )
+NOT_PROVEN = "prove's work has both devices open, and rxe cannot take a device from a program: it is refused there"
 
 
 def plan(target: Target, values: Values) -> Plan:

@@ -16,7 +16,10 @@ SIGNS = (
     "no packet overtakes another (that is the fault reorder), so there is no NAK",
 )
 DIAGNOSIS = Diagnosis(
-    ("wire-path-slow",), "As with delay: packets take milliseconds between the ends, and none is lost"
+    ("wire-delay-varies",),
+    "Captures at both ends: packets take milliseconds between them, each another time, and none is lost",
+    parameters={"vary": 9.0},
+    look_seconds=8.0,
 )
 
 

@@ -1,6 +1,6 @@
 """A process may pin almost no memory: the limit that container runtimes and login shells set."""
 
-from rdmadiag.faults import Change, Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Change, Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _host as host
 
 TITLE = "A process's limit of locked memory is low"
@@ -10,6 +10,12 @@ EXAMPLE = {"process": "1"}
 SIGNS = (
     "ibv_reg_mr fails with ENOMEM, ibv_create_cq and ibv_create_qp too on some providers; what is registered stays",
     "/proc/PID/limits shows it: Max locked memory",
+)
+DIAGNOSIS = Diagnosis(
+    ("memlock-too-low",),
+    "The program logs that memory cannot be registered, and the limit of its process is there to be read",
+    parameters={"process": "rdma-server"},
+    workload={"register": 1 << 20},
 )
 _PROBE = """if lives target.pid; then
 set -- $(prlimit --pid $pid --memlock --noheadings --raw --output SOFT)

@@ -1,6 +1,6 @@
 """A process may have little memory beyond what it has: a container's limit that makes the kernel reclaim all the time."""
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _cgroup as cgroup
 from rdmadiag.faults import _host as host
 
@@ -15,6 +15,12 @@ EXAMPLE = {"process": "1"}
 SIGNS = (
     "the process is slowed at each allocation; pinned memory cannot be reclaimed, so registration becomes slow",
     "memory.events of its cgroup: high grows; /proc/pressure/memory rises",
+)
+DIAGNOSIS = Diagnosis(
+    ("cgroup-slows-for-memory",),
+    "The process's control group shows its limit, how often it was met, and that it waits for memory",
+    parameters={"process": "rdma-server", "mib": 1.0},
+    workload={"scratch": 4 << 20},
 )
 
 

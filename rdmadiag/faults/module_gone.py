@@ -10,6 +10,7 @@ SIGNS = (
     "no RDMA device of the driver is left on the host, and lsmod does not show it; netdevs and addresses stay",
     "the peer: completer_retry_err, then WC 12, for queue pairs that were connected to it",
 )
+NOT_PROVEN = "it needs a kernel for each host, and prove has one lab of one kernel for all trials"
 # Of software devices only RoCE ones are rxe; siw's are RNICs.
 _LIST = """for d in /sys/class/infiniband/*; do
 case $(readlink $d) in */virtual/*) read -r kind < $d/node_type; case $kind in *RNIC*) ;; *)

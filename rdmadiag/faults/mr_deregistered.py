@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rdmadiag.faults import Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Plan, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -17,6 +17,11 @@ SIGNS = (
     "first requests succeed; after the deregistration WC 10 REM_ACCESS_ERR, WC 5 for the rest, both queue pairs in ERR",
     "rdma resource show mr at the peer: the region is gone",
     "bad-rkey, address-out-of-range and access-missing look the same",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-memory-deregistered",),
+    "A capture has both: the request for that memory that was served, and the same one that was refused",
+    parameters={"every_ms": 4000.0},
 )
 
 

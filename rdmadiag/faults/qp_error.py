@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rdmadiag.faults import Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -19,6 +19,10 @@ PARAMETERS = (
 SIGNS = (
     "requester: WC 5 WR_FLUSH_ERR for all that was outstanding, and no other status before it; the peer's queue pair stays RTS",
     "responder: the requester gets no answer: completer_retry_err, then WC 12 RETRY_EXC_ERR (without end at retry_cnt 7 on rxe)",
+)
+DIAGNOSIS = Diagnosis(
+    ("qp-taken-to-error",),
+    "The program's log has flushed requests alone, and on the wire nothing was refused and nothing ran out",
 )
 
 

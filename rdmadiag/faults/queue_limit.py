@@ -18,11 +18,8 @@ SIGNS = (
 LARGEST = 4300
 """A bucket that lets one packet of path MTU 4096 pass [bytes]."""
 DIAGNOSIS = Diagnosis(
-    (
-        "wire-tap-loss",
-        "packet-loss-on-path",
-    ),
-    "Packets are lost between the ends; that a short queue threw them away only its device knows",
+    ("wire-queue-overflows",),
+    "Captures at both ends: several packets in a row are lost, and those that pass have waited",
     # An emulated sender's bursts come at 125 Mbit/s: the port's own 200 never make them wait, and nothing would be dropped.
     parameters={"bytes": 9000, "mbit": 40.0},
     workload={"size": 65536},

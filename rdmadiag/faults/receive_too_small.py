@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rdmadiag.faults import Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Plan, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -17,6 +17,10 @@ SIGNS = (
     "sender: WC 9 REM_INV_REQ_ERR, WC 5 for the rest; receiver: WC 1 LOC_LEN_ERR; both queue pairs in ERR (IBA vol 1, 9.7.5.2.3)",
     "rxe (6.1): WC 11 REM_OP_ERR at the sender, WC 2 LOC_QP_OP_ERR at the receiver",
     "mlx5: resp_local_length_error at the receiver; rxe counts nothing",
+)
+DIAGNOSIS = Diagnosis(
+    ("receive-cannot-take-message", "message-longer-than-receiver-allows"),
+    "Both ends log: the sender that the peer could not take its message, the receiver that its receive did not do",
 )
 HITS = ("REM_INV_REQ_ERR", "LOC_LEN_ERR", "REM_OP_ERR")
 

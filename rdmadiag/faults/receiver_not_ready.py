@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -27,6 +27,10 @@ SIGNS = (
     "transient: the SEND succeeds, late; rcvd_rnr_err here, send_rnr_err at the receiver on rxe (rnr_nak_retry_err, out_of_buffer on mlx5)",
     "exhausted: WC 13 RNR_RETRY_EXC_ERR, WC 5 for the rest, the sender's queue pair in ERR, the receiver's in RTS; retry_rnr_exceeded_err",
     "stall: no completion at all, the queue pairs stay RTS; rcvd_rnr_err goes on (every 655 ms with min_rnr_timer 0)",
+)
+DIAGNOSIS = Diagnosis(
+    ("rnr-retries-exhausted",),
+    "The sender logs status 13, and its counter of RNR retries that ran out moves",
 )
 _HITS = {"transient": "late", "exhausted": "RNR_RETRY_EXC_ERR", "stall": "stalled"}
 _EXCEEDED = ("retry_rnr_exceeded_err", "req_rnr_retries_exceeded")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from typing import TYPE_CHECKING
 
-from rdmadiag.faults import Moves, Parameter, Plan, Refused, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Refused, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -26,6 +26,10 @@ SIGNS = (
     "nobody: ibv_modify_qp to RTR fails after some seconds (no link-layer address is found); the queue pair stays in INIT",
     "index: ibv_modify_qp to RTR fails at once; the queue pair stays in INIT",
     "own: it connects; packets never reach the peer: completer_retry_err, then WC 12 RETRY_EXC_ERR",
+)
+DIAGNOSIS = Diagnosis(
+    ("peer-gid-answers-nobody",),
+    "The step to RTR times out, and the neighbour table has an address that nobody answers for",
 )
 
 

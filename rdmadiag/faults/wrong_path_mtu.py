@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rdmadiag.errors import BadInput
-from rdmadiag.faults import Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ PARAMETERS = (
 SIGNS = (
     "messages of up to the smaller MTU pass; longer ones: NAK 0x61, WC 9 REM_INV_REQ_ERR, WC 5 for the rest, both queue pairs in ERR",
     "path_mtu in ibv_query_qp differs between the ends; active_mtu of the ports need not",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-packets-above-peer-path-mtu",),
+    "A capture shows that what fits one packet passes on a queue pair, and the first of several is refused as invalid",
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rdmadiag.faults import Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ SIGNS = (
     "ahead: NAK 0x60 for each try (out_of_seq_request at the peer, rcvd_seq_err here), then WC 12 RETRY_EXC_ERR: alive and not reachable",
     "behind: the peer takes requests for duplicates (duplicate_request) and acknowledges them undone: WC 0 for data that never arrived",
     "behind, and no such ACK counted (rxe 6.1 does now the one, now the other): WC 12 RETRY_EXC_ERR",
+)
+DIAGNOSIS = Diagnosis(
+    ("wire-psn-starts-differ",),
+    "A capture shows NAKs that ask for PSNs which the sender never sent and does not have",
 )
 
 

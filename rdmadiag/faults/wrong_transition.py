@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING
 
-from rdmadiag.faults import Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _verbs as verbs
 
 if TYPE_CHECKING:
@@ -22,6 +22,10 @@ PARAMETERS = (
 SIGNS = (
     "ibv_modify_qp fails with EINVAL; the queue pair stays where it was, before RTS for most of them",
     "no packet is sent, no counter moves; the peer waits",
+)
+DIAGNOSIS = Diagnosis(
+    ("qp-transition-not-allowed",),
+    "The program logs from which state to which it went, and no queue pair can go that way",
 )
 
 

@@ -57,6 +57,7 @@ def build(told: Sequence[Mapping[str, Any]], known: Sequence[FaultClass]) -> dic
             for one in told
             if one not in good
         ],
+        "not_proven": [{"fault": name, "why": why} for name, why in trials.not_proven().items()],
         "stripped": dict(sum((Counter(one["stripped"]) for one in told), Counter())),
         "trials": list(told),
     }  # fmt: skip

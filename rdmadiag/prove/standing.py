@@ -28,7 +28,8 @@ from rdmadiag.scenario.watch import Watch
 
 STEADY_SECONDS = 60.0
 """In this time after a fault the work must go on; else it is started again."""
-SAMPLE_SECONDS = 1.0
+SAMPLE_SECONDS = 2.0
+"""A sample takes a sixth of a second of an emulated processor."""
 WORKLOAD = "paced"
 
 
@@ -68,6 +69,7 @@ class Standing:
             self._watch = Watch(self._lab, "", SAMPLE_SECONDS)
             if not self._watch.started():
                 raise BadInput(f"what watches lab {name} did not start: {self._watch.why_not()}")
+            self._watch.ask("warm")
         return self._lab
 
     def _down(self) -> None:
@@ -222,6 +224,8 @@ class _Trial:
         self.facts["problems"] += watch.problems[problems:]
         self._samples = watch.samples[samples:]
         self._hear(running, before, began)
+        if self.holder is not None and self.holder.log:
+            self.folder.file("workload", "job.log").write_text(self.holder.log, encoding="utf-8")
 
     def _order(self, watch: Watch, order: str) -> None:
         watch.forget(order.split()[1])

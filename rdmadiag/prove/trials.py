@@ -71,8 +71,17 @@ def classes(path: str = "") -> list[FaultClass]:
 
 
 def to_prove() -> list[str]:
-    """Return the names of the faults that are to be named: all whose file does not say `DIAGNOSIS = None`, that it is none."""
-    return [name for name in faults.names() if getattr(faults.find(name), "DIAGNOSIS", "") is not None]
+    """Return the names of the faults that are to be named: all but those that are none (`DIAGNOSIS = None`) or cannot be put on here."""
+    left = not_proven()
+    return [
+        name for name in faults.names() if getattr(faults.find(name), "DIAGNOSIS", "") is not None and name not in left
+    ]
+
+
+def not_proven() -> dict[str, str]:
+    """Return the faults that no trial can put on, each with the reason that its file gives (`NOT_PROVEN`)."""
+    found = {name: getattr(faults.find(name), "NOT_PROVEN", "") for name in faults.names()}
+    return {name: why for name, why in found.items() if why}
 
 
 def class_of(fault: str, known: Sequence[FaultClass]) -> str:

@@ -43,6 +43,9 @@ def summary(report: Mapping[str, Any]) -> Iterator[str]:
         )
     if report["left_out"]:
         yield f"{len(report['left_out'])} runs are left out: the fault is not proven to have acted, or evidence is missing."
+    if report["not_proven"]:
+        names = ", ".join(one["fault"] for one in report["not_proven"])
+        yield f"No trial can put on: {names} (why: docs/prove.md)."
     yield f"The bar is {'met' if bar['met'] else 'not met'}{'' if bar['all_faults'] else ' (not all faults were run)'}."
 
 

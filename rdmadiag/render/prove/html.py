@@ -119,5 +119,9 @@ def _rest(report: Mapping[str, Any]) -> Iterator[str]:
         yield "<h2>Left out</h2><table>"
         yield from (f"<tr><td>{_t(one['trial'])}</td><td>{_t(one['why'])}</td></tr>" for one in report["left_out"])
         yield "</table>"
+    if report["not_proven"]:
+        yield "<h2>What no trial can put on</h2><table>"
+        yield from (f"<tr><td>{_t(one['fault'])}</td><td>{_t(one['why'])}</td></tr>" for one in report["not_proven"])
+        yield "</table>"
     taken = ", ".join(f"{count} {what}" for what, count in report["stripped"].items())
     yield f"<h2>Taken out of the evidence</h2><p>{_t(taken or 'nothing')}.</p><p class=dim>rdmadiag {_t(report['rdmadiag'])}, {_t(report['folder'])}</p>"
