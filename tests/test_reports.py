@@ -21,6 +21,7 @@ BLIND = sorted(path for path in (DATA / "blind").iterdir() if path.is_dir())
 SECOND = sorted(path for name in ("blind2a", "blind2b") for path in (DATA / name).glob("*") if path.is_dir())
 THIRD = sorted(path for path in (DATA / "blind3").iterdir() if path.is_dir())
 FOURTH = sorted(path for path in (DATA / "blind4").iterdir() if path.is_dir())
+FIFTH = sorted(path for path in (DATA / "blind5").iterdir() if path.is_dir())
 ROOTS: dict[str, dict[str, Any]] = json.loads((DATA / "roots.json").read_text())
 LOUD = {"warning", "error", "critical"}
 
@@ -55,7 +56,7 @@ def table(outcomes: list[Outcome]) -> str:
 
 
 def test_every_report_has_its_roots_named(book: Any) -> None:
-    assert {path.name for path in [*GIVEN, *MORE, *BLIND, *SECOND, *THIRD, *FOURTH]} == set(ROOTS)
+    assert {path.name for path in [*GIVEN, *MORE, *BLIND, *SECOND, *THIRD, *FOURTH, *FIFTH]} == set(ROOTS)
     named = {rule for roots in ROOTS.values() for rule in [*roots["rules"], *roots.get("also_true", [])]}
     assert sorted(named - set(book.rules)) == []
 
@@ -113,6 +114,19 @@ def test_the_reports_of_the_fourth_blind_run(
     assert [o for o in outcomes if o.wrong] == []
     assert len(found) >= 36
     assert len([o for o in found if o.answer == "confirmed"]) >= 21
+
+
+def test_the_reports_of_the_fifth_blind_run(
+    checked: Callable[..., dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    outcomes = [outcome(folder, checked(folder)) for folder in FIFTH]
+    with capsys.disabled():
+        print(f"\n{table(outcomes)}")
+    found = [o for o in outcomes if o.place]
+    assert len(outcomes) == 40
+    assert [o for o in outcomes if o.wrong] == []
+    assert len(found) >= 39
+    assert len([o for o in found if o.answer == "confirmed"]) >= 20
 
 
 def test_the_reports_of_the_blind_run(

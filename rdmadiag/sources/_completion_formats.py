@@ -647,6 +647,20 @@ FORMATS: tuple[Format, ...] = (
         r"(?P<vendorx>[0-9a-f]{1,8})",
         (r"\) vend_err ",),
     ),
+    Format(
+        "libiscsi",
+        "libiscsi",
+        ("vend_err",),
+        r"\bwr id [0-9a-f]{1,16} status (?P<status>\d+) vend_err (?P<vendorx>[0-9a-f]{1,8})",
+        (r"wr id [0-9a-f]{1,16} status [0-9]{1,2} vend_err ",),
+    ),
+    Format(
+        "isert",
+        "isert",
+        ("vend_err",),
+        r"(?P<word>[a-z][a-z -]{4,60}?) \((?P<status>\d+)\): wr id [0-9a-f]{1,16} vend_err (?P<vendorx>[0-9a-f]{1,8})",
+        (r"\([0-9]{1,2}\): wr id [0-9a-f]{1,16} vend_err ",),
+    ),
     # --- Mooncake transfer engine (worker_pool.cpp; tent/src/transport/rdma)
     Format(
         "mooncake",

@@ -365,6 +365,16 @@ def _ifconfig_address(text: str) -> Values | None:
     return None
 
 
+_RXE_CFG = late(r"  (\S{1,15}) +(yes|no) +([a-z]\w*) ")
+
+
+def parse_rxe_cfg(lines: Sequence[Line]) -> Iterator[Row]:
+    """Parse the list of interfaces that `rxe_cfg` prints; columns without a value are blank."""
+    for number, text in lines:
+        if match := _RXE_CFG.match(text):
+            yield Row("netdev", {"netdev": match[1], "carrier": int(match[2] == "yes"), "driver": match[3]}, number)
+
+
 def _mask_bits(mask: str) -> int | None:
     try:
         return ipaddress.ip_network(f"0.0.0.0/{mask}").prefixlen
@@ -396,6 +406,7 @@ TEXTS = (
         ("ip",),
     ),
     Text("ifconfig", (r"^\S+: flags=\d+<[A-Z0-9_,]*>  mtu \d+", r"^\S+ +Link encap:"), parse_ifconfig, ("ifconfig",)),
+    Text("rxe_cfg", (r"^  Name +Link +Driver +Speed +NMTU",), parse_rxe_cfg, ("rxe_cfg",)),
     Json("ip -j addr", (("ifname", "flags", "mtu"), ("ifname", "addr_info")), parse_links_json, ("ip",)),
     Json(
         "ip -j route",

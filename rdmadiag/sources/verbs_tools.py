@@ -25,7 +25,7 @@ from rdmadiag.sources.devices import (
     whole,
 )
 
-TABLES = ("device", "port", "gid", "verbs_list")
+TABLES = ("device", "port", "gid", "verbs_list", "netdev")
 
 Read = Callable[[str], Values]
 
@@ -333,21 +333,30 @@ def parse_ibv_devices(lines: Sequence[Line]) -> Iterator[Row]:
         yield _list_row("ibv_devices", count, head)
 
 
-_IBDEV = late(r"(?:(\S+) )?(\S+) (?:\((\S+) - .*)?port ([0-9]+) (?:\(([A-Z]+) *\) )?==> (\S+) \(\w+\)\s*$")
+_IBDEV = late(r"(?:(\S+) )?(\S+) (?:\((\S+) - .*)?port ([0-9]+) (?:\(([A-Z]+) *\) )?==> (\S+) \((\w+)\)\s*$")
 _IBDEV_FW = late(r" fw (\S+) port ")
 
 
 def parse_ibdev2netdev(lines: Sequence[Line]) -> Iterator[Row]:
-    """Parse `ibdev2netdev`, with -v too; its Up and Down are the netdev's."""
+    """Parse `ibdev2netdev`, with -v too; its Up and Down are the netdev's.
+
+    Where one text has the lists of several hosts and none is named, what is down on one of them is kept.
+    """
+    found: dict[tuple[str, str], list[Row]] = {}
     for line in lines:
         if match := _IBDEV.match(line.text.strip()):
-            bdf, device, hca_type, port, state, netdev = match.groups()
+            bdf, device, hca_type, port, state, netdev, link = match.groups()
+            rows = [Row("netdev", {"netdev": netdev, "operstate": link.lower()}, line.number)]
             if hca_type:
                 fw_ver = _IBDEV_FW.search(line.text)
                 values = {"device": device, "driver": driver_of(device), "bdf": bdf, "hca_type": hca_type}
-                yield Row("device", known({**values, "fw_ver": fw_ver and fw_ver[1]}), line.number)
+                rows.append(Row("device", known({**values, "fw_ver": fw_ver and fw_ver[1]}), line.number))
             place = {"device": device, "port": whole(port)}
-            yield Row("port", {**place, **state_values(state or ""), "netdev": netdev}, line.number)
+            rows.append(Row("port", {**place, **state_values(state or ""), "netdev": netdev}, line.number))
+            if (device, port) not in found or link == "Down":
+                found[device, port] = rows
+    for rows in found.values():
+        yield from rows
 
 
 # --- GIDs ---

@@ -446,6 +446,14 @@ EXAMPLES: list[tuple[str, dict]] = [
         "iser: iser_err_comp: command failure: local protection error (4) vend_err 0x52",
         {"program": "ib_iser", "wc_status": 4, "vendor_err": 0x52},
     ),
+    (
+        "libiscsi:3 wr id 562a18da7690 status 1 vend_err d7",
+        {"program": "libiscsi", "wc_status": 1, "vendor_err": 0xD7},
+    ),
+    (
+        "isert: isert_cq_comp_err: transport retry counter exceeded (12): wr id ffff8800 vend_err 81",
+        {"program": "isert", "wc_status": 12, "vendor_err": 0x81},
+    ),
     # Mooncake
     (
         "Worker: Process failed for slice (opcode: 1, source_addr: 0x14b11801f040, length: 65536, dest_addr: "
@@ -692,7 +700,20 @@ def test_every_format_has_two_examples_or_is_a_variant_of_one_program() -> None:
     for text, _ in EXAMPLES:
         program = only(text)["program"]
         seen[program] = seen.get(program, 0) + 1
-    once = {"libmlx4", "libionic", "rping", "ibv_pingpong", "mlx5_core", "rds", "ib_iser", "3fs", "gpunetio", "sglang"}
+    once = {
+        "libmlx4",
+        "libionic",
+        "rping",
+        "ibv_pingpong",
+        "mlx5_core",
+        "rds",
+        "ib_iser",
+        "isert",
+        "libiscsi",
+        "3fs",
+        "gpunetio",
+        "sglang",
+    }
     assert {form.program for form in FORMATS} - set(seen) <= {"gpunetio"}
     assert {program for program, count in seen.items() if count < 2} <= once
 

@@ -16,6 +16,7 @@ from rdmadiag.sources.netdevs import (
     parse_links_json,
     parse_route,
     parse_routes_json,
+    parse_rxe_cfg,
     read,
 )
 
@@ -172,6 +173,19 @@ eth0      Link encap:Ethernet  HWaddr 02:55:00:10:0B:01
         {"netdev": "eth0", "mtu_bytes": 1500, "admin_up": 1, "carrier": 0},
     ]
     assert [row["prefix"] for row in rows(found, "addr")] == [20, 64]
+
+
+def test_the_interfaces_that_rxe_cfg_lists():
+    # SoftRoCE/rxe-dev#55; the address replaced.
+    text = (
+        "  Name   Link  Driver  Speed  NMTU  IPv4_addr    RDEV  RMTU\n"
+        "  p4p2   yes   r8169          1500  192.168.7.2              \n"
+        "  wlan0  no    ath9k          1500                           "
+    )
+    assert [row.values for row in parse_rxe_cfg(lines(text))] == [
+        {"netdev": "p4p2", "carrier": 1, "driver": "r8169"},
+        {"netdev": "wlan0", "carrier": 0, "driver": "ath9k"},
+    ]
 
 
 @given(st.text(), st.integers(0, len(IP_ADDR)))

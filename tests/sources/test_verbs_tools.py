@@ -433,6 +433,21 @@ def test_ibdev2netdev_gives_netdevs():
     ]
 
 
+def test_ibdev2netdev_tells_whether_a_netdev_is_up():
+    assert rows(parse_ibdev2netdev(lines("mlx5_3 port 1 ==> net1 (Down)")), "netdev") == [
+        {"netdev": "net1", "operstate": "down"}
+    ]
+
+
+def test_of_the_ibdev2netdev_of_two_hosts_in_one_text_what_is_down_is_kept():
+    # As pasted in tensorflow/tensorflow#11963.
+    text = "S1\nmlx5_0 port 1 ==> ib0 (Down)\nmlx5_1 port 1 ==> ib1 (Up)\nS2\nmlx5_0 port 1 ==> ib0 (Up)\nmlx5_1 port 1 ==> ib1 (Up)"
+    assert rows(parse_ibdev2netdev(lines(text)), "netdev") == [
+        {"netdev": "ib0", "operstate": "down"},
+        {"netdev": "ib1", "operstate": "up"},
+    ]
+
+
 def test_rdma_link_and_dev_are_read_in_both_forms():
     roce = {"device": "mlx5_0", "port": 1, "state": "ACTIVE", "phys_state": "LinkUp", "link_layer": "Ethernet"}
     assert rows(parse_rdma(lines(LINKS)), "port") == [
