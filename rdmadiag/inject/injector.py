@@ -85,7 +85,7 @@ class Outcome:
 class Injection:
     """One fault on one target, as a context manager: on at the start of the block, off at its end whatever happens in it.
 
-    `abort_when` is asked each second; a text that it returns ends the injection with that reason.
+    `abort_when` is asked every `beat_seconds`, with each sign of life; a text that it returns ends the injection with that reason.
     """
 
     def __init__(
@@ -96,18 +96,23 @@ class Injection:
         for_seconds: float,
         *,
         lease_seconds: float = LEASE_SECONDS,
+        beat_seconds: float = BEAT_SECONDS,
         abort_when: Callable[[], str | None] | None = None,
     ) -> None:
         if not 0 < for_seconds <= MOST_SECONDS:
             raise BadInput(f"{for_seconds:g} s; wanted a time from above 0 to {MOST_SECONDS:g} s")
         if not 3 <= lease_seconds <= 60:
             raise BadInput(f"a lease of {lease_seconds:g} s; wanted 3 to 60 s")
+        if not 0 < beat_seconds <= lease_seconds / 3:
+            raise BadInput(
+                f"a sign of life each {beat_seconds:g} s; wanted at most a third of the lease, {lease_seconds / 3:g} s"
+            )
         self.fault, self.aim, self.for_seconds, self.lease_seconds = fault, aim, for_seconds, lease_seconds
         module = faults.find(fault)
         self.plan: Plan = faults.make_plan(fault, values, aim.target)
         self.values = {p.name: p.check(values.get(p.name, p.default)) for p in module.PARAMETERS}
         guard.check(aim, fault, module.PARAMETERS, self.values, self.plan, for_seconds)
-        self.abort_when = abort_when
+        self.abort_when, self.beat_seconds = abort_when, beat_seconds
         self.tag = aim.target.tag
         self.node: Node = aim.node(self.plan.place)
         self.outcome = Outcome(self.tag, fault, self.values, aim.target.title, for_seconds)
@@ -234,7 +239,7 @@ class Injection:
         return self._over.is_set()
 
     def _beat_on(self) -> None:
-        while not self._over.wait(BEAT_SECONDS):
+        while not self._over.wait(self.beat_seconds):
             if time.monotonic() - self._began >= self.for_seconds:
                 self._stop("held", "its time was over")
                 return

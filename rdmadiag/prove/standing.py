@@ -30,6 +30,8 @@ STEADY_SECONDS = 60.0
 """In this time after a fault the work must go on; else it is started again."""
 SAMPLE_SECONDS = 2.0
 """A sample takes a sixth of a second of an emulated processor."""
+BEAT_SECONDS = 4.0
+"""A sign of life of the injection takes a third of a second of an emulated processor, while the evidence is collected."""
 WORKLOAD = "paced"
 
 
@@ -182,7 +184,7 @@ class _Trial:
         values = dict(parameters)
         if "seed" not in values and any(one.name == "seed" for one in faults.find(fault).PARAMETERS):
             values["seed"] = self.trial.seed
-        return injector.inject(fault, values, injector.in_lab(self._lab), for_seconds)
+        return injector.inject(fault, values, injector.in_lab(self._lab), for_seconds, beat_seconds=BEAT_SECONDS)
 
     def workload(self) -> Any:
         """Return the work."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from rdmadiag import faults
+from rdmadiag.errors import BadInput
 from rdmadiag.faults import Plan
 from rdmadiag.inject.injector import Injection
 from rdmadiag.inject.target import Aim
@@ -55,6 +58,12 @@ def test_a_verbs_fault_may_hurt_queue_pairs_of_its_own_process_only() -> None:
     plan = faults.make_plan("bad-rkey", {}, LAB)
     assert hurt(plan, "412") == {"rxe2 QP 19"}
     assert hurt(plan, "") == {"rxe1 QP 17", "rxe2 QP 17", "rxe2 QP 19"}
+
+
+def test_signs_of_life_that_the_lease_would_not_wait_for_are_refused_before_anything_is_changed() -> None:
+    for lease, beat in ((20.0, 7.0), (3.0, 1.5), (20.0, 0.0)):
+        with pytest.raises(BadInput, match="sign of life"):
+            Injection("bad-rkey", {}, Where(LAB, {"lab": "x"}), 10.0, lease_seconds=lease, beat_seconds=beat)
 
 
 def test_on_hosts_with_kernels_of_their_own_a_process_is_its_own_on_its_host_only() -> None:
