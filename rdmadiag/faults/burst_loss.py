@@ -18,7 +18,13 @@ SIGNS = (
     "as with loss, but in groups: several resends of one window, then none for a while",
     "a burst longer than what a NAK can tell of: the requester's timer ends the wait",
 )
-DIAGNOSIS = Diagnosis(("wire-lost-in-bursts",), "Captures at both ends: packets are lost many in a row, several times")
+DIAGNOSIS = Diagnosis(
+    ("wire-lost-in-bursts",),
+    "Captures at both ends: packets are lost many in a row, several times",
+    # A burst begins with one packet of 200: fewer packets than these see one or two.
+    workload={"size": 65536},
+    look_seconds=8.0,
+)
 
 
 def plan(target: Target, values: Values) -> Plan:
