@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from rdmadiag.faults._contract import Values
-from rdmadiag.faults._host import find_process
+from rdmadiag.faults import _host as host
+from rdmadiag.faults._contract import Moves, Plan, Values
 from rdmadiag.faults._steps import Change
+from rdmadiag.faults._target import Target
 
 _FIND = """root=/sys/fs/cgroup
 if [ ! -e $root/cgroup.controllers ]; then
@@ -41,7 +42,7 @@ rm root""",
     )
     member = Change(
         f"process {values['process']} in a cgroup with {setting}",
-        doing=f"""{find_process(values, probe)}
+        doing=f"""{host.find_process(values, probe)}
 read -r root < root
 {first}
 lives target.pid
@@ -61,6 +62,15 @@ rmdir $here""",
         pattern=pattern or rf"(?m)^(?P<name>{counter}) (?P<value>\d+)$",
     )
     return tree, member
+
+
+def limited(
+    target: Target, values: Values, controller: str, setting: str, hits: tuple[str, str], moved: tuple[str, str]
+) -> Plan:
+    """Return the plan that holds a process below one limit; `hits` and `moved` are file and name of both proofs in its group."""
+    seen = probe(*moved)
+    both = steps(values, controller, setting, *hits, seen)
+    return host.plan(target, values, both, Moves("step", (moved[1] or "bytes",), probe=seen), hits=(hits[1],))
 
 
 def probe(file: str, name: str) -> str:

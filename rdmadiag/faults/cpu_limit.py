@@ -1,6 +1,6 @@
 """A process may use only a part of a processor: a container's CPU limit that throttles it."""
 
-from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _cgroup as cgroup
 from rdmadiag.faults import _host as host
 
@@ -21,7 +21,5 @@ DIAGNOSIS = Diagnosis(
 
 def plan(target: Target, values: Values) -> Plan:
     """Move it into a cgroup of ours with cpu.max, and back."""
-    probe = cgroup.probe("cpu.stat", "throttled_usec")
     setting = f"cpu.max={int(values['share'] * 1000)} 100000"
-    steps = cgroup.steps(values, "cpu", setting, "cpu.stat", "nr_throttled", probe)
-    return host.plan(target, values, steps, Moves("step", ("throttled_usec",), probe=probe), hits=("nr_throttled",))
+    return cgroup.limited(target, values, "cpu", setting, ("cpu.stat", "nr_throttled"), ("cpu.stat", "throttled_usec"))

@@ -1,6 +1,6 @@
 """A process may have little memory beyond what it has: a container's limit that makes the kernel reclaim all the time."""
 
-from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Target, Values
+from rdmadiag.faults import Diagnosis, Parameter, Plan, Target, Values
 from rdmadiag.faults import _cgroup as cgroup
 from rdmadiag.faults import _host as host
 
@@ -26,7 +26,5 @@ DIAGNOSIS = Diagnosis(
 
 def plan(target: Target, values: Values) -> Plan:
     """Move it into a cgroup of ours with memory.high, and back. What it has already stays charged where it was (cgroup v2)."""
-    probe = cgroup.probe("memory.current", "")
     high = f"memory.high={int(values['mib'] * (1 << 20))}"
-    steps = cgroup.steps(values, "memory", high, "memory.events", "high", probe)
-    return host.plan(target, values, steps, Moves("step", ("bytes",), probe=probe), hits=("high",))
+    return cgroup.limited(target, values, "memory", high, ("memory.events", "high"), ("memory.current", ""))

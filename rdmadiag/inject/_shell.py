@@ -205,13 +205,13 @@ def beat_text(tag: str, steps: Sequence[Step]) -> str:
         f"cd {ROOT}/{tag} || exit 0",
         ". ./functions",
         _BEAT,
-        "lives watchdog.pid && echo watchdog yes",
-        "[ -s taking ] && read -r line < taking && echo over $line",  # from here on steps are lost by its doing
         KERNEL,
         "[ -s own.pid ] && read -r pid < own.pid && echo own $pid",
+        *(f"{{ {step.holds()}\n}} || echo lost {number}" for number, step in enumerate(steps)),
+        # After the steps: what the watchdog has taken off meanwhile, or took with it, was lost by its doing.
+        "[ -s taking ] && read -r line < taking && echo over $line",
+        "lives watchdog.pid && echo watchdog yes",
     ]
-    for number, step in enumerate(steps):
-        lines.append(f"{{ {step.holds()}\n}} || echo lost {number}")
     return "\n".join(lines)
 
 

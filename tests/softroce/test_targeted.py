@@ -1,21 +1,16 @@
-"""Faults that hit chosen packets, on a real lab: what they do to verbs, both proofs, and that they come off whatever dies."""
+"""Faults that hit chosen packets, on a real lab: what they do to verbs, and both proofs. What becomes of them when something dies: test_comes_off.py."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from rdmadiag.inject import everything, in_lab, inject, status
+from rdmadiag.inject import everything, in_lab, inject
 from rdmadiag.lab import Lab
-from tests.softroce.conftest import ROOT, Worker, environment, wait_until
+from tests.softroce.conftest import Worker
 
 SIZE = 1 << 16
 """Bytes of a message: 16 packets."""
@@ -113,90 +108,3 @@ def test_what_is_lost_at_its_first_transmission_only_arrives_with_the_first_rese
 def test_a_forged_nak_ends_work_that_the_responder_had_taken(lab: Lab, verbs: Worker, look: Callable[[], str]) -> None:
     told, _ = under(lab, verbs, "forged-nak", {"victim": "h1", "rate": 1000}, count=200, size=4096)
     assert "REM_ACCESS_ERR" in told["statuses"] and told["states"][0] == "ERR"
-
-
-# --- whatever dies ---
-
-HOLD = """
-import sys
-from rdmadiag.inject import in_lab, injector
-with injector.Injection("rkey-rewritten", {}, in_lab(sys.argv[1]), 600, lease_seconds=15) as injection:
-    print("on:", injection.tag, flush=True)
-    injection.wait()
-print(injection.outcome.verdict, injection.outcome.why, flush=True)
-"""
-
-
-@pytest.fixture
-def injector(lab: Lab, state: Path, look: Callable[[], str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """Put a changer on from a process of its own; its name too."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLD, lab.name],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=ROOT,
-        env=environment(),
-    )
-    assert process.stdout and process.stderr
-    line = process.stdout.readline()
-    assert line.startswith("on: "), process.stderr.read()
-    yield process, line.split()[1]
-    if process.poll() is None:
-        process.kill()
-    process.communicate()
-
-
-def program(lab: Lab, tag: str, what: str) -> None:
-    """Kill the process whose number is in a file of an injection."""
-    text = f"cd /run/rdmadiag-inject/{tag} && read -r pid rest < {what} && kill -9 $pid"
-    assert lab.run(["sh", "-c", text], host="switch").code == 0
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP], ids=str)
-def test_a_changer_comes_off_within_the_lease_when_its_injector_is_killed_or_stopped(
-    look: Callable[[], str], injector: tuple[subprocess.Popen[str], str], number: signal.Signals
-) -> None:
-    process, tag = injector
-    assert "rdmadiag_inflight" in look() and f"rdi{tag}" in look()
-    os.kill(process.pid, number)
-    wait_until(lambda: "rdmadiag_inflight" not in look() and f"rdi{tag}" not in look())
-    os.kill(process.pid, signal.SIGCONT)
-
-
-@pytest.mark.long
-def test_a_changer_comes_off_when_its_watchdog_is_killed(
-    lab: Lab, look: Callable[[], str], injector: tuple[subprocess.Popen[str], str]
-) -> None:
-    process, tag = injector
-    program(lab, tag, "watchdog.pid")
-    out, _ = process.communicate(timeout=120)
-    assert "ABORTED its watchdog is gone" in out
-    assert "rdmadiag_inflight" not in look() and f"rdi{tag}" not in look()
-
-
-@pytest.mark.long
-def test_killed_both_a_changers_rules_go_by_themselves_and_the_rest_with_the_next_start(
-    lab: Lab, look: Callable[[], str], injector: tuple[subprocess.Popen[str], str]
-) -> None:
-    process, tag = injector
-    process.kill()
-    program(lab, tag, "watchdog.pid")
-    wait_until(lambda: "rdmadiag_inflight" not in look())
-    process.wait()
-    assert [entry["state"] for entry in status()] == ["left behind"]
-    with inject("loss", {"percent": 1}, in_lab(lab), 60) as second:
-        assert [(result.tag, result.clean) for result in second.healed] == [(tag, True)]
-    assert f"rdi{tag}" not in look()
-
-
-@pytest.mark.long
-def test_a_changer_that_is_killed_ends_its_injection_as_aborted(
-    lab: Lab, look: Callable[[], str], injector: tuple[subprocess.Popen[str], str]
-) -> None:
-    process, tag = injector
-    program(lab, tag, "change.pid")
-    out, _ = process.communicate(timeout=120)
-    assert "ABORTED" in out and "no longer in force, and not by us" in out
-    assert "rdmadiag_inflight" not in look()
