@@ -22,6 +22,29 @@ client = end("e1"); client.connect(server.getsockname()); client.sendall(bytes(1
 """
 
 
+MOVED_ABOUT = """
+import os, subprocess, time
+def gaps():
+    return int(open("/sys/class/infiniband/rxe2/ports/1/hw_counters/out_of_seq_request").read())
+before = gaps()
+words = ["timeout", "90", "ib_write_bw", "-x", "1", "-F", "-s", "65536", "-n", "200", "-t", "4", "-u", "18", "-d"]
+for _ in range(20):
+    server = subprocess.Popen([*words, "rxe2"], stdout=subprocess.DEVNULL)
+    time.sleep(1)
+    client = subprocess.Popen([*words[2:], "rxe1", "10.0.0.2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    moves = 0
+    while client.poll() is None:
+        os.sched_setaffinity(client.pid, {moves % 2})
+        moves += 1
+        time.sleep(0.002)
+    if client.returncode == 0:
+        break
+    server.kill()
+    server.wait()
+print(client.returncode, server.wait(), moves > 50, gaps() - before)
+"""
+
+
 def sent(lab: Lab, port: str) -> int:
     """Return the packets that a switch port has sent."""
     shown = lab.run(["ip", "-j", "-s", "link", "show", port], host="switch")
@@ -68,6 +91,10 @@ def test_the_port_is_the_bottleneck_not_the_emulated_processor(lab: Lab) -> None
     ran = lab.run(["sh", "-c", script], timeout_seconds=120)
     assert ran.code == 0, ran
     assert qdiscs(lab, "p2")["tbf"]["overlimits"] > before  # type: ignore[operator]
+
+
+def test_no_packet_overtakes_another_though_its_sender_goes_from_processor_to_processor(lab: Lab) -> None:
+    assert lab.run(["/usr/bin/python3", "-c", MOVED_ABOUT], timeout_seconds=120).text == "0 0 True 0\n"
 
 
 def test_the_plain_network_works_while_the_rdma_network_is_cut(lab: Lab) -> None:
