@@ -40,14 +40,17 @@ $(LAB): $(READY)
 	@for engine in mooncake nixl; do $(BIN)/rdmadiag workload install $$engine 2>/dev/null || exit 1; done
 	@touch $@
 
+# Those of a lab one after the other, since they share its processors; the others before, a process a processor.
+tests = ended=0; $(BIN)/python -m pytest -n auto -m 'not lab $(1)' || ended=$$?; $(BIN)/python -m pytest -m 'lab $(1)' && exit $$ended
+
 demo: $(LAB)
 	@bash docs/demo.sh
 
 test: $(LAB)
-	@$(BIN)/python -m pytest -m 'not long'
+	@$(call tests,and not long)
 
 test-all: $(LAB)
-	@$(BIN)/python -m pytest
+	@$(call tests,)
 
 check: $(READY)
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from rdmadiag.diagnose import check, examples, rulebook
-from rdmadiag.evidence import paste
+from rdmadiag.evidence.texts import Library
 
 DATA = Path(__file__).parent / "data"
 
@@ -36,6 +36,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("slow")
 
 
+TOLD = "told"
+
+
+@pytest.fixture
+def tell(record_property: Callable[[str, object], None]) -> Callable[[str, str], None]:
+    """Return a function whose texts are printed at the end of the run under their head, by xdist's workers too."""
+    return lambda head, text: record_property(f"{TOLD} {head}", text)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests told."""
+    said: dict[str, list[str]] = {}
+    for report in (*terminalreporter.getreports("passed"), *terminalreporter.getreports("failed")):
+        for name, text in report.user_properties if report.when == "call" else ():
+            if name.startswith(TOLD):
+                said.setdefault(name.removeprefix(TOLD).strip(), []).append(str(text))
+    for head, texts in said.items():
+        terminalreporter.write_line(f"\n{head}: {', '.join(texts)}")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Keep compiled patterns of tests out of the home folder."""
@@ -55,7 +75,7 @@ def book() -> rulebook.Rulebook:
 
 
 @pytest.fixture(scope="session")
-def library(book: rulebook.Rulebook) -> paste.Library:
+def library(book: rulebook.Rulebook) -> Library:
     """Return every known text and every shipped pattern, compiled."""
     return examples.library_for(book)
 

@@ -29,6 +29,7 @@ from rdmadiag.evidence import assign, given, log_line, paste
 from rdmadiag.evidence.given import GivenText, GivenTree
 from rdmadiag.evidence.row import Json, Line, Row, Rows, Text
 from rdmadiag.evidence.store import Evidence
+from rdmadiag.evidence.texts import Library
 from rdmadiag.host.captured import CapturedHost
 from rdmadiag.host.tree import parse_tree
 
@@ -40,7 +41,7 @@ DATA = Path(__file__).parent / "data"
 TEXTS = [text for module in sources.load().values() for text in getattr(module, "TEXTS", ())]
 LINE_PARSERS = {text.tool: text for text in TEXTS if isinstance(text, Text)}
 JSON_PARSERS = {text.tool: text for text in TEXTS if isinstance(text, Json)}
-COUNTS: dict[str, int] = {}
+Tell = Callable[[str, str], None]
 
 
 def real_texts() -> list[list[str]]:
@@ -85,6 +86,7 @@ def some_lines(rng: random.Random, known: list[list[str]]) -> list[str]:
 
 
 def fuzz(
+    tell: Tell,
     name: str,
     inputs: int,
     make: Callable[[random.Random], Any],
@@ -116,7 +118,7 @@ def fuzz(
 
     survives()
     assert done >= min(inputs, BATCH)
-    COUNTS[name] = COUNTS.get(name, 0) + done
+    tell("fuzzed inputs survived", f"{name} {done}")
 
 
 def stored(items: Any) -> None:
@@ -142,7 +144,7 @@ OWN_LINES = st.lists(st.text(max_size=60), max_size=12)
 
 @pytest.mark.parametrize("inputs", SIZES)
 @pytest.mark.parametrize("tool", LINE_PARSERS)
-def test_a_parser_of_lines_survives(tool: str, inputs: int) -> None:
+def test_a_parser_of_lines_survives(tool: str, inputs: int, tell: Tell) -> None:
     text = LINE_PARSERS[tool]
     known = [
         lines for lines in REAL if any(word in "\n".join(lines) for word in (tool.split()[0], *text.commands))
@@ -151,7 +153,7 @@ def test_a_parser_of_lines_survives(tool: str, inputs: int) -> None:
     def run(lines: list[str]) -> None:
         stored(text.parse([Line(number, line.replace("\n", " ")) for number, line in enumerate(lines, 1)]))
 
-    fuzz(tool, inputs, lambda rng: some_lines(rng, known if rng.random() < 0.7 else REAL), OWN_LINES, run)
+    fuzz(tell, tool, inputs, lambda rng: some_lines(rng, known if rng.random() < 0.7 else REAL), OWN_LINES, run)
 
 
 SCALARS: tuple[Any, ...] = (
@@ -199,7 +201,7 @@ OWN_VALUES = st.recursive(
 
 @pytest.mark.parametrize("inputs", SIZES)
 @pytest.mark.parametrize("tool", JSON_PARSERS)
-def test_a_parser_of_json_survives(tool: str, inputs: int) -> None:
+def test_a_parser_of_json_survives(tool: str, inputs: int, tell: Tell) -> None:
     text = JSON_PARSERS[tool]
     keys = sorted({key for form in text.keys for key in form}) + [
         "x",
@@ -215,11 +217,11 @@ def test_a_parser_of_json_survives(tool: str, inputs: int) -> None:
         return [{key: some_value(rng) for key in keys if rng.random() < 0.8} for _ in range(rng.randrange(1, 4))]
 
     own = st.lists(st.dictionaries(st.sampled_from(keys), OWN_VALUES, max_size=6), max_size=4)
-    fuzz(f"{tool} (JSON)", inputs, make, own, lambda objects: stored(text.parse(objects)))
+    fuzz(tell, f"{tool} (JSON)", inputs, make, own, lambda objects: stored(text.parse(objects)))
 
 
 @pytest.mark.parametrize("inputs", SIZES)
-def test_the_parser_of_prefixes_and_prompts_survives(inputs: int) -> None:
+def test_the_parser_of_prefixes_and_prompts_survives(inputs: int, tell: Tell) -> None:
     def run(line: str) -> None:
         found = log_line.split_prefix(line)
         assert found.seconds is None or found.seconds == found.seconds
@@ -229,14 +231,14 @@ def test_the_parser_of_prefixes_and_prompts_survives(inputs: int) -> None:
     def make(rng: random.Random) -> str:
         return spoiled(rng, rng.choice(rng.choice(REAL)))
 
-    fuzz("prefixes and prompts", inputs, make, st.text(max_size=80), run)
+    fuzz(tell, "prefixes and prompts", inputs, make, st.text(max_size=80), run)
 
 
 TREES = [lines for lines in REAL if lines[0].startswith("# seconds")]
 
 
 @pytest.mark.parametrize("inputs", SIZES)
-def test_the_parser_of_captured_trees_survives(inputs: int) -> None:
+def test_the_parser_of_captured_trees_survives(inputs: int, tell: Tell) -> None:
     def run(lines: list[str]) -> None:
         tree, _ = parse_tree("\n".join(lines))
         host = CapturedHost(tree)
@@ -246,6 +248,7 @@ def test_the_parser_of_captured_trees_survives(inputs: int) -> None:
                     call(path)
 
     fuzz(
+        tell,
         "captured trees",
         inputs,
         lambda rng: some_lines(rng, TREES),
@@ -275,7 +278,7 @@ def some_archives() -> list[bytes]:
 
 
 @pytest.mark.parametrize("inputs", SIZES)
-def test_the_readers_of_archives_survive(inputs: int, tmp_path: Path) -> None:
+def test_the_readers_of_archives_survive(inputs: int, tell: Tell, tmp_path: Path) -> None:
     archives = some_archives()
     path = tmp_path / "archive"
 
@@ -301,11 +304,11 @@ def test_the_readers_of_archives_survive(inputs: int, tmp_path: Path) -> None:
         except BadFile:
             return
 
-    fuzz("archives", inputs, make, st.binary(max_size=600), run)
+    fuzz(tell, "archives", inputs, make, st.binary(max_size=600), run)
 
 
 @pytest.mark.parametrize("inputs", SIZES)
-def test_the_reading_of_a_whole_text_survives(inputs: int, library: paste.Library) -> None:
+def test_the_reading_of_a_whole_text_survives(inputs: int, tell: Tell, library: Library) -> None:
     objects = [
         json.dumps([{"ifname": "mlx5_0", "lqpn": 1, "type": "RC", "state": "RTS", "comm": "\ud800"}]),
         "[{",
@@ -335,9 +338,4 @@ def test_the_reading_of_a_whole_text_survives(inputs: int, library: paste.Librar
             assert isinstance(item, (Row, Rows)) or item.tables
             EVIDENCE.add_item(node, source, item, place)
 
-    fuzz("whole texts", inputs, make, st.binary(max_size=300), run)
-
-
-def test_the_counts_are_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    with capsys.disabled():
-        print("\nfuzzed inputs survived: " + ", ".join(f"{name} {count}" for name, count in sorted(COUNTS.items())))
+    fuzz(tell, "whole texts", inputs, make, st.binary(max_size=300), run)

@@ -18,9 +18,9 @@ from rdmadiag import explain, registry, sources
 from rdmadiag.diagnose import examples, rulebook
 from rdmadiag.errors import BadInput
 from rdmadiag.evidence import collect, store
-from rdmadiag.evidence.paste import Library
 from rdmadiag.evidence.row import Gap, Json, Line, Row, Rows, Text
 from rdmadiag.evidence.scan import pattern_problem
+from rdmadiag.evidence.texts import Library
 from rdmadiag.host.captured import CapturedHost
 from rdmadiag.host.tree import Tree, parse_tree
 

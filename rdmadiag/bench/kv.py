@@ -24,6 +24,10 @@ WHOLE, WHOLE_TRANSFER = "whole", "whole transfer"
 SIZE_MOST, DEPTH_MOST = 1 << 20, 256
 SIGNAL_EVERY = 8
 ANSWER_SECONDS = 180.0
+RUN_TRIES = 3
+"""A run with a failed request has no rate: it is made again, and told. One with wrong content ends the measurement."""
+PERFTEST_TRIES = 3
+"""perftest prints a rate of 0.00 when it could not tell the processor's clock by the time of day, which happens on an emulated one."""
 Progress = Callable[[str], None]
 
 
@@ -69,6 +73,7 @@ class Device:
     """The measuring program on a host, asked by lines of JSON. A context manager."""
 
     def __init__(self, place: Place, near: Host, far: Host) -> None:
+        self.failures: list[str] = []
         self._said: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._words: list[str] = []
         argv = [sys.executable, "-m", "rdmadiag.bench.end", near.device, far.device]
@@ -107,24 +112,28 @@ class Device:
         return self._answer(f"{asked['op']}, size {asked.get('size')}, depth {asked.get('window')}")
 
     def rate(self, mode: str, size: int, depth: int, count: int) -> float:
-        """Measure one run [bytes/s]. Raises BenchError when a request failed, or content is not what was sent."""
-        every = min(SIGNAL_EVERY, max(1, depth // 2))
-        return self._rate(self.ask(op=OPS[mode], size=size, window=depth, signal_every=every, count=count), mode, depth)
+        """Measure one run [bytes/s]. Raises BenchError when content is not what was sent, or requests failed in each of RUN_TRIES."""
+        return self._rate(mode, depth, op=OPS[mode], size=size, count=count)
 
     def whole_rate(self, mode: str, size: int, depth: int, count: int) -> float:
         """Measure one whole KV transfer [bytes/s]: manifest and layers in the time, making and verifying not. Raises BenchError."""
-        every = min(SIGNAL_EVERY, max(1, depth // 2))
-        return self._rate(
-            self.ask(op=WHOLE, mode=mode, size=size, window=depth, signal_every=every, count=count), mode, depth
-        )
+        return self._rate(mode, depth, op=WHOLE, mode=mode, size=size, count=count)
 
-    def _rate(self, told: dict[str, Any], mode: str, depth: int) -> float:
-        if told["failed"] or told["wrong"] or not told["compared"]:
-            raise BenchError(
+    def _rate(self, mode: str, depth: int, /, **asked: Any) -> float:
+        every = min(SIGNAL_EVERY, max(1, depth // 2))
+        problem = ""
+        for _ in range(RUN_TRIES):
+            told = self.ask(window=depth, signal_every=every, **asked)
+            if not told["failed"] and not told["wrong"] and told["compared"]:
+                return float(told["bytes"] / told["seconds"])
+            problem = (
                 f"{mode}, {told['bytes']} bytes, depth {depth}: {told['failed']} requests failed, {told['wrong']} of "
-                f"{told['compared']} blocks are not what was sent. {told.get('why') or ''}".strip()
-            )
-        return float(told["bytes"] / told["seconds"])
+                f"{told['compared']} blocks are not what was sent. {told.get('why') or ''}"
+            ).strip()
+            if told["wrong"] or not told["failed"]:
+                break
+            self.failures.append(problem)
+        raise BenchError(problem)
 
 
 # The server may still be starting when the client is: a client that was refused is tried again.
@@ -147,13 +156,15 @@ def perftest_rate(
     """
     words = f"-s {size} -n {count} -t {depth} -u {DEFAULTS.timeout} -F"
     values = [far.device, str(far.port), str(far.gid_index), near.device, str(near.gid_index), words, str(tcp_port)]
-    ran = place.run(near.name, ["sh", "-c", _PERFTEST, "sh", program, *values, far.plain_address], ANSWER_SECONDS)
-    lines = [Line(number, text) for number, text in enumerate(ran.text.splitlines(), 1)]
-    rates = [row.values["bandwidth_gbps"] for row in parse(lines) if "bandwidth_gbps" in row.values]
-    if not rates:
-        said = " ".join(text.text.strip() for text in lines[-3:])
-        raise BenchError(f"{program}, size {size}: no result: {said[-300:] or ran.err.decode(errors='replace')[-300:]}")
-    return float(rates[-1] / MIB_GBPS * (1 << 20))
+    said = ""
+    for _ in range(PERFTEST_TRIES):
+        ran = place.run(near.name, ["sh", "-c", _PERFTEST, "sh", program, *values, far.plain_address], ANSWER_SECONDS)
+        lines = [Line(number, text) for number, text in enumerate(ran.text.splitlines(), 1)]
+        rates = [row.values["bandwidth_gbps"] for row in parse(lines) if row.values.get("bandwidth_gbps")]
+        if rates:
+            return float(rates[-1] / MIB_GBPS * (1 << 20))
+        said = " ".join(text.text.strip() for text in lines[-3:]) or ran.err.decode(errors="replace")
+    raise BenchError(f"{program}, size {size}: no result in {PERFTEST_TRIES} tries: {said[-300:]}")
 
 
 def _median(values: Sequence[float]) -> dict[str, Any]:
@@ -180,6 +191,7 @@ def measure(place: Place, hosts: tuple[str, str], plan: Plan, progress: Progress
         "pairs": pairs,
         "points": points,
         "knees": {mode: _knees(points, mode, plan) for mode in plan.modes},
+        "failures": device.failures,
         "spread": spread([point["bytes_per_second"]["values"] for point in points]),
     }
 

@@ -96,7 +96,7 @@ class Whole:
             "failed": failed,
             "wrong": wrong,
             "compared": row["blocks"] * LAYERS * row["audited"],
-            "why": row["why"],
+            "why": row["why"] or (f"{row['retries']} retries" if row["retries"] else None),
         }
 
 

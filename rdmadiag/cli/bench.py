@@ -150,6 +150,8 @@ def _lines(result: dict[str, Any]) -> list[str]:
                 for size in sizes
             ]
             lines += [*_output.columns(table, (f"{mode}: depth", *map(str, depths))), ""]
+    if result["failures"]:
+        lines += [f"made again: {len(result['failures'])} runs, the last because: {result['failures'][-1]}", ""]
     differ = result["spread"]
     rough = "roughly, " if differ is None or differ > ROUGH else ""
     for mode, knee in result["knees"].items():

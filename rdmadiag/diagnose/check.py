@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 from rdmadiag import sources
 from rdmadiag.diagnose import engine, guard, known, report, rulebook, words
 from rdmadiag.errors import BadInput
-from rdmadiag.evidence import collect, given, paste
+from rdmadiag.evidence import collect, given
 from rdmadiag.evidence.store import Evidence
+from rdmadiag.evidence.texts import Library
 from rdmadiag.host import Host
 from rdmadiag.patterns import late
 
@@ -132,7 +133,7 @@ def _peer(
     evidence: Evidence,
     spec: str,
     modules: Mapping[str, ModuleType],
-    texts: paste.Library,
+    texts: Library,
     options: collect.Options,
     progress: Callable[[str], None],
 ) -> list[str]:

@@ -14,6 +14,7 @@ from rdmadiag.evidence import collect, paste
 from rdmadiag.evidence.given import GivenText
 from rdmadiag.evidence.row import Gap, Row
 from rdmadiag.evidence.store import Evidence
+from rdmadiag.evidence.texts import Library
 
 NODE = "n"
 _SINCE = 86400.0
@@ -27,9 +28,7 @@ class Tried(NamedTuple):
     problem: str
 
 
-def evidence_of(
-    example: Mapping[str, list[Any]], book: rulebook.Rulebook, library: paste.Library, place: str
-) -> Evidence:
+def evidence_of(example: Mapping[str, list[Any]], book: rulebook.Rulebook, library: Library, place: str) -> Evidence:
     """Make the evidence that an example names. Raises BadFile for a table or column that does not exist.
 
     Keys: a table's name with rows (node `n` unless a row names one); `text`: lines of a pasted log or tool output;
@@ -52,7 +51,7 @@ def evidence_of(
     return evidence
 
 
-def _paste(evidence: Evidence, library: paste.Library, text: str, kernel: bool) -> None:
+def _paste(evidence: Evidence, library: Library, text: str, kernel: bool) -> None:
     read = paste.read_text(
         library, GivenText(None, "example", "example", BytesIO(text.encode())), time.monotonic() + 60, _SINCE
     )
@@ -69,7 +68,7 @@ def _paste(evidence: Evidence, library: paste.Library, text: str, kernel: bool) 
         )
 
 
-def run(rule: rulebook.Rule, book: rulebook.Rulebook, library: paste.Library) -> Iterator[Tried]:
+def run(rule: rulebook.Rule, book: rulebook.Rulebook, library: Library) -> Iterator[Tried]:
     """Try every example of a rule."""
     for wanted in ("wrong", "fine", "unknown"):
         for number, example in enumerate(rule.data["examples"][wanted]):
@@ -88,6 +87,6 @@ def _problem(wanted: str, result: engine.Result) -> str:
     return f"answers {got}, wanted {wanted} ({rows})"
 
 
-def library_for(book: rulebook.Rulebook) -> paste.Library:
+def library_for(book: rulebook.Rulebook) -> Library:
     """Make the library of all tools and all patterns, for many examples."""
     return collect.library(sources.load(), book.patterns())

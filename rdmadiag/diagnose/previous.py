@@ -10,8 +10,9 @@ from typing import Any, NamedTuple
 
 from rdmadiag.diagnose import report
 from rdmadiag.errors import BadFile
-from rdmadiag.evidence import collect, paste
+from rdmadiag.evidence import collect
 from rdmadiag.evidence.store import Evidence
+from rdmadiag.evidence.texts import Library
 
 _KEY = ("device", "port", "netdev", "kind", "counter")
 
@@ -24,9 +25,7 @@ class Earlier(NamedTuple):
     values: dict[tuple[Any, ...], int]
 
 
-def read(
-    path: str, modules: Mapping[str, ModuleType], texts: paste.Library, options: collect.Options
-) -> dict[str, Earlier]:
+def read(path: str, modules: Mapping[str, ModuleType], texts: Library, options: collect.Options) -> dict[str, Earlier]:
     """Read what was seen before, by node. Raises BadFile when it is nothing that can be read, or has no counters."""
     try:
         mode = os.stat(path).st_mode
@@ -74,7 +73,7 @@ def _of_report(path: str) -> dict[str, Earlier]:
 
 
 def _of_evidence(
-    path: str, modules: Mapping[str, ModuleType], texts: paste.Library, options: collect.Options
+    path: str, modules: Mapping[str, ModuleType], texts: Library, options: collect.Options
 ) -> dict[str, Earlier]:
     evidence = Evidence()
     sampled = {

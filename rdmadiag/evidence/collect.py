@@ -17,6 +17,7 @@ from rdmadiag.evidence import archive, aside, assign, children, given, paste
 from rdmadiag.evidence.children import Step, run_source
 from rdmadiag.evidence.row import Gap, Printed, Row, Rows
 from rdmadiag.evidence.store import MADE_OF, SHIPPED, Evidence, table_names
+from rdmadiag.evidence.texts import Library
 from rdmadiag.host import Host
 from rdmadiag.host.captured import CapturedHost
 from rdmadiag.patterns import late
@@ -42,14 +43,14 @@ class Timing(NamedTuple):
 
 def library(
     modules: Mapping[str, ModuleType], patterns: Sequence[tuple[str, int, str, str]], cached: bool = True
-) -> paste.Library:
+) -> Library:
     """Make the library of known texts and patterns for this run."""
     texts = [(name, text) for name, module in modules.items() for text in getattr(module, "TEXTS", ())]
-    return paste.Library(texts, patterns, cached)
+    return Library(texts, patterns, cached)
 
 
 def live(
-    evidence: Evidence, host: Host, modules: Mapping[str, ModuleType], texts: paste.Library, options: Options
+    evidence: Evidence, host: Host, modules: Mapping[str, ModuleType], texts: Library, options: Options
 ) -> list[Timing]:
     """Look at this node. Sources run in a child process, so that one that hangs in the kernel holds nobody up."""
     timings: list[Timing] = []
@@ -79,7 +80,7 @@ def _steps(modules: Mapping[str, ModuleType], window: float) -> list[Step]:
 
 
 def _take(
-    evidence: Evidence, node: str, step: Step, item: children.Item, clock: float, texts: paste.Library, since: float
+    evidence: Evidence, node: str, step: Step, item: children.Item, clock: float, texts: Library, since: float
 ) -> None:
     if isinstance(item, Printed):
         for source, _, inner in paste.read_printed(texts, item, since):
@@ -98,7 +99,7 @@ def tree(
     part: given.GivenTree,
     node: str,
     modules: Mapping[str, ModuleType],
-    texts: paste.Library,
+    texts: Library,
     since: float,
 ) -> set[str]:
     """Look at a captured tree; with an earlier sample of its counters where there is one.
@@ -163,7 +164,7 @@ def from_paths(
     evidence: Evidence,
     specs: Sequence[str],
     modules: Mapping[str, ModuleType],
-    texts: paste.Library,
+    texts: Library,
     options: Options,
     progress: Callable[[str], None] = lambda text: None,
     known: frozenset[str] = frozenset(),
@@ -194,7 +195,7 @@ def _from_paths(
     evidence: Evidence,
     specs: Sequence[str],
     modules: Mapping[str, ModuleType],
-    texts: paste.Library,
+    texts: Library,
     options: Options,
     progress: Callable[[str], None],
     known: frozenset[str],
@@ -289,7 +290,7 @@ class _Waiting(NamedTuple):
 class _Reads:
     """The texts of one run, in the order in which they were given; where they are long, a child takes its share."""
 
-    def __init__(self, evidence: Evidence, texts: paste.Library, deadline: float, since: float) -> None:
+    def __init__(self, evidence: Evidence, texts: Library, deadline: float, since: float) -> None:
         self._evidence, self._texts, self._deadline, self._since = evidence, texts, deadline, since
         self._slots: list[assign.Read | None] = []
         self._waiting: list[_Waiting] = []

@@ -57,6 +57,36 @@ def plan(
     )
 
 
+def no_foreign_routes(netdev: str) -> str:
+    """Return shell that fails where somebody has made routes over a netdev, in any table: they would go with what is changed."""
+    return (
+        f"for f in 4 6; do if ip -$f route show table all dev {netdev} | grep -v ' proto kernel ' >&2; "
+        f"then echo 'foreign routes over {netdev}, left alone' >&2; false; fi; done"
+    )
+
+
+def write_address_down(netdev: str, address: str) -> str:
+    """Return shell that writes the only IPv4 address of a netdev, and its routes, into the files `address` and `routes4`.
+
+    It fails where there are others, or routes of somebody's, and for one that was lent (DHCP): it could not be given back as it was.
+    """
+    here = f"ip -o -4 addr show dev {netdev}"
+    return f"""[ $({here} | wc -l) = 1 ] || {{ echo 'wanted exactly one IPv4 address on {netdev}:' >&2; {here} >&2; false; }}
+{no_foreign_routes(netdev)}
+{here} | grep -m1 ' inet {address}/' > address
+if grep ' dynamic ' address >&2; then echo 'an address with a lifetime, left alone' >&2; false; fi
+ip -4 route show dev {netdev} > routes4"""
+
+
+def add_address_again(netdev: str) -> str:
+    """Return shell that adds the address in the file `address` again, and then those of `routes4` that did not come back with it."""
+    return f"""read -r index netdev family address word broadcast rest < address
+if [ "$word" = brd ]; then word="brd $broadcast"; else rest="$word $broadcast $rest"; word=; fi
+case " $rest " in *' noprefixroute '*) word="$word noprefixroute";; esac
+ip addr add $address $word dev {netdev}
+while read -r route; do ip -4 route append ${{route% linkdown}} dev {netdev} 2>/dev/null || true; done < routes4"""
+
+
 def find_process(values: Values, probe: str) -> str:
     """Return shell that writes the pid and start time of the process into the file `target.pid`, what a probe prints into `before`.
 

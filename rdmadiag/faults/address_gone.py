@@ -24,15 +24,10 @@ def plan(target: Target, values: Values) -> Plan:
     here = f"ip -o -4 addr show dev {name}"
     change = Change(
         f"{cable.address} off {name}",
-        doing=f"""[ $({here} | wc -l) = 1 ] || {{ echo 'wanted exactly one IPv4 address on {name}:' >&2; {here} >&2; false; }}
-{here} | grep -m1 '{word}' > address
-ip -4 route show dev {name} > routes4
+        doing=f"""{host.write_address_down(name, cable.address)}
 read -r index netdev family address rest < address
 ip addr del $address dev {name}""",
-        undoing=f"""read -r index netdev family address word broadcast rest < address
-[ "$word" = brd ] && word="brd $broadcast" || word=
-ip addr add $address $word dev {name}
-while read -r route; do ip -4 route append ${{route% linkdown}} dev {name} 2>/dev/null || true; done < routes4""",
+        undoing=host.add_address_again(name),
         test=f"[ -s address ] && ! {here} | grep -q '{word}'",
     )
     probe = """n=0

@@ -39,30 +39,25 @@ n=0
 until at=$(at); [ -n "$at" ] && [ $at $1 $(cat index) ]; do n=$((n+1)); [ $n -le $2 ] || return 1; sleep 0.1; done
 }}
 """
-    again = """read -r number netdev family address word broadcast rest < address
-[ "$word" = brd ] && word="brd $broadcast" || word=
-"""
-    routes = f"while read -r route; do ip -4 route append ${{route% linkdown}} dev {name} 2>/dev/null || true; done < routes4"
+    again = host.add_address_again(name)
+    away = f"read -r number netdev family address rest < address\nip addr del $address dev {name}"
     change = Change(
         f"{cable.address} off {name} and on again, behind {SPARE}: its GID gets another index",
-        doing=f"""{index}[ $({here} | wc -l) = 1 ] || {{ echo 'wanted exactly one IPv4 address on {name}:' >&2; {here} >&2; false; }}
-{here} | grep -m1 ' inet {cable.address}/' > address
-ip -4 route show dev {name} > routes4
+        doing=f"""{index}{host.write_address_down(name, cable.address)}
 at > index
 [ -s index ] || {{ echo '{cable.address} has no GID' >&2; false; }}
-{again}ip addr del $address dev {name}
+{away}
 ip addr add {SPARE}/32 dev {name}
-ip addr add $address $word dev {name}
-{routes}
+{again}
 wait_for -ne 50 || {{ echo "the GID came back under index $(cat index)" >&2; false; }}
 ip addr del {SPARE}/32 dev {name}""",
-        undoing=f"""{index}{again}ip addr del {SPARE}/32 dev {name} 2>/dev/null || true
+        undoing=f"""{index}ip addr del {SPARE}/32 dev {name} 2>/dev/null || true
 tries=0
 until {here} | grep -q ' inet {cable.address}/' && wait_for -eq 10; do
 tries=$((tries+1)); [ $tries -le 15 ] || {{ echo "index $(cat index) is still held by queue pairs from before" >&2; false; }}
-ip addr del $address dev {name} 2>/dev/null || true
-ip addr add $address $word dev {name}
-{routes}
+{{ {away}
+}} 2>/dev/null || true
+{again}
 done""",
         test=f"{index}[ -s index ] && ! wait_for -eq 1",  # without its GID it is not as it was, either
     )

@@ -19,7 +19,8 @@ def plan(target: Target, values: Values) -> Plan:
     is_up = f"ip -o link show dev {name} | grep -q '[<,]UP[,>]'"
     change = Change(
         f"{name} down",
-        doing=f"""{is_up}
+        doing=f"""{is_up} || {{ echo '{name} is down already' >&2; false; }}
+{host.no_foreign_routes(name)}
 for f in 4 6; do ip -$f route show dev {name} > routes$f; done
 ip -o -6 addr show dev {name} scope global > addresses6
 ip link set {name} down""",

@@ -15,6 +15,7 @@ SIGNS = (
     "switch: small messages pass, packets of a full path MTU never arrive: completer_retry_err, then WC 12; no NAK",
     "host: its port's active_mtu falls; new queue pairs agree on it, old ones fail or go on with too large packets",
 )
+_LEAST_OF_IPV6 = 1280  # RFC 8200, 5
 DIAGNOSIS = Diagnosis(
     ("wire-large-packets-lost",), "Captures at both ends: all large packets are lost, small ones pass"
 )
@@ -29,9 +30,13 @@ def plan(target: Target, values: Values) -> Plan:
     name = cable.port if at_switch else cable.netdev
     if values["mtu"] >= cable.mtu:
         raise BadInput(f"--mtu {values['mtu']}; {name} has {cable.mtu}, wanted less")
+    if not at_switch and values["mtu"] < _LEAST_OF_IPV6:
+        raise BadInput(
+            f"--mtu {values['mtu']}; wanted at least {_LEAST_OF_IPV6} on a host's netdev: below it the kernel takes its IPv6 away"
+        )
     change = Change(
         f"MTU of {name} from {cable.mtu} to {values['mtu']}",
-        doing=f"ip -o link show dev {name} | grep -q ' mtu {cable.mtu} '\nip link set {name} mtu {values['mtu']}",
+        doing=f"{{ ip -o link show dev {name} | grep -v ' mtu {cable.mtu} ' >&2; }} && false\nip link set {name} mtu {values['mtu']}",
         undoing=f"ip link set {name} mtu {cable.mtu}",
         test=f"ip -o link show dev {name} | grep -q ' mtu {values['mtu']} '",
     )

@@ -21,7 +21,7 @@ def plan(target: Target, values: Values) -> Plan:
     here = f"ip -4 route show dev {name}"
     change = Change(
         f"IPv4 routes over {name} gone",
-        doing=f"{here} > routes4\n[ -s routes4 ]\nip -4 route flush dev {name} table main",
+        doing=f"{host.no_foreign_routes(name)}\n{here} > routes4\n[ -s routes4 ]\nip -4 route flush dev {name} table main",
         undoing=f"while read -r route; do ip -4 route append ${{route% linkdown}} dev {name} 2>/dev/null || true; done < routes4",
         test=f"[ -s routes4 ] && [ $({here} | wc -l) -lt $(wc -l < routes4) ]",
     )

@@ -15,6 +15,7 @@ from rdmadiag.faults import Plan, Step, Table
 
 ROOT = "/run/rdmadiag-inject"
 GRACE_SECONDS = 3  # from the end of an injection's time to the watchdog's own undoing
+ROOM = 16384  # bytes reserved in the node's memory for what the undoing writes
 STOP_SECONDS = 60  # that reading the proofs and undoing may take the injector, before the watchdog does it
 APPLY_SECONDS = 120  # that applying may take, before the time begins
 
@@ -87,6 +88,7 @@ while [ -z "$why" ]; do
   elif [ $((turn % 6)) = 0 ] && [ -s renew ] && lives owner.pid && read -r line < renew; then echo "$line" >&3
   fi
 done
+rm -f room
 echo "$why" > taking
 sh ./count > counted 2>&1
 exec 3>&-
@@ -96,8 +98,8 @@ echo "$why" > over
 """
 
 
-_GUARDED = "{ lives watchdog.pid && [ ! -e over ]; } || { echo 'its watchdog has ended' >&2; false; }"
-_BEAT = "read -r up rest < /proc/uptime; echo ${up%.*} > beat"
+_GUARDED = "{ lives watchdog.pid && [ ! -s over ]; } || { echo 'its watchdog has ended' >&2; false; }"
+_BEAT = "read -r up rest < /proc/uptime; echo ${up%.*} 1<> beat"  # in place: that needs no room
 
 
 # A claim whose watchdog has ended is taken off by whoever comes next, with its own text, should the journal that knows of it be elsewhere.
@@ -160,6 +162,8 @@ def arm_text(tag: str, title: str, plan: Plan, lease_seconds: float, for_seconds
         _file("count", count_text(plan.steps)),
         _BEAT,
         ": > owned" if owned else "",
+        # Neither blocks nor inodes may be wanting for the undoing, should somebody fill the node's memory up.
+        f"for f in undone why taking over counted; do : > $f; done; head -c {ROOM} /dev/zero > room",
         f"setsid sh ./watchdog {lease_seconds:g} {seconds} {shlex.quote(title)} </dev/null >watchdog.log 2>&1 &",
         ". ./functions",
         "wait_for '[ -s armed ]'",
@@ -179,7 +183,7 @@ def do_text(tag: str, title: str, steps: Sequence[Step], for_seconds: float) -> 
     """
     lines = ["set -e", f"cd {ROOT}/{tag}", ". ./functions", f"tell {shlex.quote(title)}"]
     lines.append(
-        "alive() { echo ${up%.*} > beat; }"
+        "alive() { echo ${up%.*} 1<> beat; }"
     )  # a step that waits for a program on a busy node is no sign of death
     lines.append(f"most={math.ceil(for_seconds) + 60}")
     for number, step in enumerate(steps):
@@ -228,10 +232,10 @@ def revert_text(tag: str, undo: str, title: str, why: str) -> str:
     """Return the text that ends the watchdog and undoes, from what the node has of it, else from the journal's own text."""
     return "\n".join(
         [
-            f"mkdir -p {ROOT}/{tag}",
-            f"cd {ROOT}/{tag}",
+            f"mkdir -p {ROOT}/{tag} && cd {ROOT}/{tag} || exit 1",
             f"[ -s functions ] || {_file('functions', FUNCTIONS)}",
             f"[ -s undo ] || {_file('undo', undo)}",
+            "rm -f room",
             ". ./functions",
             "if [ -e watchdog.pid ]; then end_session watchdog.pid; fi",
             "setsid -w sh ./undo > undone 2>&1",  # once begun it comes to its end without us
@@ -278,6 +282,8 @@ def state_text(tag: str, netdevs: Sequence[str]) -> str:
             "ip -o -batch": ["link show dev {}", "addr show dev {}", "route show dev {}"],
             "ip -6 -o -batch": ["route show dev {}"],
         }
+        lines.append("{")
         for tool, questions in asks.items():
             lines += [f"{tool} - <<'END'", *(q.format(name) for name in netdevs for q in questions), "END"]
+        lines.append("} | sed 's/ valid_lft .*//; s/ expires [0-9]*sec//'")
     return "\n".join(lines)

@@ -121,6 +121,8 @@ class Injection:
         self._beats: threading.Thread | None = None
         self._kernel: list[str] = []
         self._hurt: set[str] = set()
+        self.on_from = 0.0
+        """time.monotonic() right before the first step: up to then nothing of it was on."""
         self._began = 0.0
         self._seen = proof.Seen()
         self.healed: list[revert.Reverted] = []  # what injectors that are gone had left here
@@ -173,6 +175,7 @@ class Injection:
         with contextlib.ExitStack() as unless_on:
             unless_on.callback(self._stop, "aborted", "it could not be put on")
             self._arm()
+            self.on_from = time.monotonic()
             self._apply()
             if self.plan.moves.silent or self.plan.moves.kind in proof.STATES:
                 self._seen = self._seen._replace(on=self._observe())

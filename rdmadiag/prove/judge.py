@@ -101,11 +101,11 @@ def _signs(checked: check.Checked) -> set[str]:
 
 
 def _detected(folder: Folder, entry: Mapping[str, Any]) -> float | None:
-    """Return when the first sign came, from the fault's beginning [s]: a counter that stands still in health, a state, an error.
+    """Return when the first sign came, from when nothing was on yet [s]: a counter that stands still in health, a state, an error.
 
     None where none came while it held.
     """
-    begin, end = entry.get("begin_seconds"), entry.get("end_seconds")
+    begin, end = entry.get("start_seconds", entry.get("begin_seconds")), entry.get("end_seconds")
     if not isinstance(begin, (int, float)) or not isinstance(end, (int, float)):
         return None
     times: list[float] = []

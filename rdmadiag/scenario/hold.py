@@ -121,9 +121,9 @@ class Holder:
             record["plan"] = [what for what, _, _ in injection.texts()]
             record["do"] = [do for _, do, _ in injection.texts()]
             record |= {"reverted": UNKNOWN, "proof": "whether it was taken off was not seen"}
-            record["start_seconds"] = self.stage.now()
             injection.start()
             record["begin_seconds"] = begin = self.stage.now()
+            record["start_seconds"] = begin - (time.monotonic() - injection.on_from)
             self.stage.note(name, "begin", parameters=injection.values)
             self._watch(injection)
             outcome = injection.stop("its part of the scenario is over")

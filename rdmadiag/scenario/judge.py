@@ -43,7 +43,7 @@ class Held(NamedTuple):
     proof: str
     waited_for: str = ""
     start_seconds: float | None = None
-    """When it began to be put on; at `begin_seconds` it was."""
+    """Up to when nothing of it was on; at `begin_seconds` all of it was, and it may have acted at any time between."""
     off_seconds: float | None = None
     """When it was seen to be off; at `end_seconds` it began to be taken off."""
     background: bool = False

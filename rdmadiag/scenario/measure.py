@@ -60,7 +60,7 @@ def read(folder: Folder) -> Run:
     begins = [held.begin_seconds for held in tried if held.begin_seconds is not None]
     starts = [held.start_seconds for held in tried if held.start_seconds is not None]
     if begins:
-        quantities |= _detected(events, min([*begins, *starts]), min(begins), math.inf if end is None else end)
+        quantities |= _detected(events, min([*begins, *starts]), math.inf if end is None else end)
     quantities |= _of_samples(samples, end)
     quantities |= _of_injector(facts)
     reports, more, unjudged = said.checked(folder, problems)
@@ -276,10 +276,10 @@ def _of_events(events: Sequence[Mapping[str, Any]], end: float) -> dict[str, Mea
     return found | {"errors": Measure(kinds["error"], "events.jsonl")}
 
 
-def _detected(events: Sequence[Mapping[str, Any]], start: float, begin: float, end: float) -> dict[str, Measure]:
+def _detected(events: Sequence[Mapping[str, Any]], start: float, end: float) -> dict[str, Measure]:
+    """Count from when nothing was on yet: what acts while it is put on is detected some time later, never at once."""
     errors = [float(e["seconds"]) for e in events if e.get("from") in _ENDS and e.get("kind") == "error"]
-    # Between its start and its begin a fault is on already, unseen: what fails then was detected at once.
-    after = [max(0.0, at - begin) for at in errors if start <= at < end]
+    after = [at - start for at in errors if start <= at < end]
     return {"detect_seconds": Measure(min(after, default=math.inf), "events.jsonl: the first error")}
 
 

@@ -49,7 +49,7 @@ _ALL = (
     Quantity("reconnects", "count", "times that QPs or connections were replaced", _WORKLOAD),
     Quantity("resent_bytes", "bytes", "payload posted again", _WORKLOAD),
     Quantity("useful_bytes", "bytes", "payload of requests that succeeded", _WORKLOAD),
-    Quantity("detect_seconds", "s", "from the first fault's begin to the first failed status that the workload saw", _WORKLOAD),
+    Quantity("detect_seconds", "s", "from when nothing of a fault was on yet to the first failed status that the workload saw", _WORKLOAD),
     Quantity("recovery_seconds", "s", "from the last fault seen to be off to at least 80 % of the goodput before, for 0.5 s", _WORKLOAD),
     Quantity("first_byte_seconds", "s", "from the last fault seen to be off to the first 100 ms with payload", _WORKLOAD),
     Quantity("goodput_before", "bytes/s", "payload that arrived per second before the first fault", _WORKLOAD),

@@ -17,6 +17,7 @@ OPCODES = {
     128: "RECV", 129: "RECV_RDMA_WITH_IMM",
 }  # fmt: skip
 """enum ibv_wc_opcode. Of a failed work request it means nothing (ibv_poll_cq(3))."""
+NAP_LEAST_SECONDS, NAP_MOST_SECONDS = 0.00005, 0.01
 _WITH_IMM = 1 << 1
 _RECV = 128
 _FETCHES = (2, 3, 4)
@@ -85,15 +86,15 @@ class Cq:
 
     def wait(self, seconds: float) -> list[Completion]:
         """Return completions, after waiting for the first at most so long [s]: on the event channel, else by polling."""
-        deadline = time.monotonic() + seconds
-        nap = 0.00005
+        begun = time.monotonic()
         while not (found := self.poll()):
-            left = deadline - time.monotonic()
+            waited = time.monotonic() - begun
+            left = seconds - waited
             if left <= 0:
                 break
             if self._channel is None:
-                time.sleep(min(nap, left))
-                nap = min(2 * nap, 0.001)
+                # An eighth of the wait so far: late by little, and an emulated processor is not kept from the device's own work.
+                time.sleep(min(max(waited / 8, NAP_LEAST_SECONDS), NAP_MOST_SECONDS, left))
             elif not self._sleep(left):
                 return self.poll()
         return found

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from rdmadiag.bench import plot
-from rdmadiag.bench.kv import Plan, _knees, spread
+from rdmadiag.bench.kv import BenchError, Device, Plan, _knees, perftest_rate, spread
 from rdmadiag.cli.bench import _lines
 from rdmadiag.errors import BadInput
+from rdmadiag.lab.client import Ran
+from rdmadiag.workloads import Host, InLab
 
 
 def value(*values: float) -> dict[str, Any]:
@@ -41,6 +43,7 @@ RESULT: dict[str, Any] = {
     ],
     "points": POINTS,
     "knees": {"push": _knees(POINTS, "push", Plan())},
+    "failures": [],
     "spread": 0.05,
 }  # fmt: skip
 
@@ -111,3 +114,65 @@ def test_sizes_are_read_as_people_write_them(rdmadiag: Callable[..., Any]) -> No
 
 def test_the_result_is_json() -> None:
     json.dumps(RESULT)
+
+
+PERFTEST = """\
+ #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]
+ 1048576    64               {0}               {0}   \t\t   0.000000
+---------------------------------------------------------------------------------------
+"""
+
+
+class Prints(InLab):
+    """A place where perftest prints one rate after the other."""
+
+    def __init__(self, *rates: str) -> None:
+        self.rates = list(rates)
+
+    def run(self, host: str, argv: list[str], seconds: float) -> Ran:
+        return Ran(0, PERFTEST.format(self.rates.pop(0)).encode(), b"")
+
+
+HOST = Host("h1", "rxe1", 1, "v1", "10.0.0.1", "10.0.100.1")
+
+
+def test_a_rate_of_nothing_which_perftest_prints_of_a_clock_it_could_not_measure_is_asked_for_again() -> None:
+    place = Prints("0.00", "56.78", "1.00")
+    assert perftest_rate(place, HOST, HOST, "ib_write_bw", 1 << 20, 64, 32, 18900) == pytest.approx(56.78 * (1 << 20))
+    assert place.rates == ["1.00"]
+
+
+def test_a_perftest_that_never_tells_a_rate_is_an_error_with_its_words() -> None:
+    with pytest.raises(BenchError, match=r"ib_write_bw, size 1048576: no result in 3 tries: .*0\.00"):
+        perftest_rate(Prints(*["0.00"] * 4), HOST, HOST, "ib_write_bw", 1 << 20, 64, 32, 18900)
+
+
+class Answers(Device):
+    """A measuring program that gives one answer after the other."""
+
+    def __init__(self, *answers: dict[str, Any]) -> None:
+        self.failures, self.answers = [], list(answers)
+
+    def ask(self, **asked: Any) -> dict[str, Any]:
+        return self.answers.pop(0)
+
+
+GOOD = {"seconds": 2.0, "bytes": 4096, "failed": 0, "wrong": 0, "compared": 4}
+FAILED = {**GOOD, "failed": 1, "why": "RETRY_EXC_ERR"}
+
+
+def test_a_run_with_a_failed_request_is_made_again_and_told() -> None:
+    device = Answers(FAILED, GOOD)
+    assert device.rate("push", 1024, 2, 4) == 2048
+    assert device.failures == [
+        "push, 4096 bytes, depth 2: 1 requests failed, 0 of 4 blocks are not what was sent. RETRY_EXC_ERR"
+    ]
+    assert "made again: 1 runs" in "\n".join(_lines({**RESULT, "failures": device.failures}))
+
+
+@pytest.mark.parametrize(
+    "answers", [[FAILED] * 3, [{**GOOD, "wrong": 1}, GOOD], [{**GOOD, "compared": 0}, GOOD]], ids=str
+)
+def test_wrong_or_unread_content_and_requests_that_always_fail_end_the_measurement(answers: list[Any]) -> None:
+    with pytest.raises(BenchError, match="are not what was sent"):
+        Answers(*answers).rate("push", 1024, 2, 4)

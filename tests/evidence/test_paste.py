@@ -9,8 +9,8 @@ import pytest
 from rdmadiag.errors import BadFile
 from rdmadiag.evidence import paste
 from rdmadiag.evidence.given import GivenText
-from rdmadiag.evidence.paste import Library
 from rdmadiag.evidence.row import Gap, Json, Printed, Row, Rows, Text
+from rdmadiag.evidence.texts import Library
 
 DAY = 86400.0
 

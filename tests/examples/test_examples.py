@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.softroce.conftest import environment
+from tests.softroce.conftest import environment, ours
 
 SUITE = Path(__file__).parent / "own_engine"
 
@@ -22,10 +22,14 @@ def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
-def test_blocks_of_an_own_engine_arrive_whole(tmp_path: Path) -> None:
-    result = run(tmp_path, "-k", "whole or lab_is")
+pytestmark = [pytest.mark.slow, pytest.mark.lab]
+
+
+def test_blocks_of_an_own_engine_arrive_whole_and_workers_of_xdist_share_one_lab(tmp_path: Path) -> None:
+    result = run(tmp_path, "-n", "2", "-v", "-k", "whole or lab_is")
     assert result.returncode == 0 and "2 passed" in result.stdout, result.stdout + result.stderr
+    assert "[gw0]" in result.stdout and "[gw1]" in result.stdout
+    assert "pytest-" not in ours("lab", "list").stdout
 
 
 @pytest.mark.long

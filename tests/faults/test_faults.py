@@ -164,6 +164,8 @@ def test_an_unknown_parameter_and_a_bad_value_name_what_is_wanted() -> None:
         plan_of("loss", LAB, percent=float("nan"))
     with pytest.raises(BadInput, match="no host 'h9' in lab x; there are h1, h2"):
         plan_of("loss", LAB, source="h9")
+    with pytest.raises(BadInput, match="wanted at least 1280 on a host's netdev"):
+        faults.make_plan("mtu-mismatch", {"mtu": 1279, "at": "host"}, LAB)
     with pytest.raises(BadInput, match="leave no two hosts"):
         plan_of("loss", LAB, source="h1", destination="h1")
 

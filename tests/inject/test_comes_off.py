@@ -19,7 +19,7 @@ import pytest
 
 from rdmadiag.faults import Refused
 from rdmadiag.inject import everything, inject, journal, revert, status, target
-from rdmadiag.inject.injector import Injection, RevertFailed
+from rdmadiag.inject.injector import Injection, NotApplied, RevertFailed
 from tests.inject import netns
 
 ROOT = Path(__file__).parent.parent.parent
@@ -211,6 +211,21 @@ def test_it_comes_off_and_that_is_recorded_on_a_full_disk(place: Place, mechanis
     assert place.look() == place.before
 
 
+@BY_MECHANISM
+@pytest.mark.parametrize("full_of", ["bytes", "files"])
+def test_it_comes_off_where_the_memory_of_the_node_is_full(place: Place, mechanism: str, full_of: str) -> None:
+    place.node.run("mount -o remount,size=1m,nr_inodes=200 /run")
+    place.on(mechanism)
+    assert place.injector
+    fill = {"bytes": "dd if=/dev/zero of=/run/full bs=4k", "files": "n=0; while : > /run/full$n; do n=$((n+1)); done"}
+    assert "No space left" in place.node.run(f"{fill[full_of]}").err.decode()
+    place.injector.kill()
+    place.wait_as_before()
+    assert [result.problems for result in everything() if not result.clean] == []
+    place.node.run("rm -f /run/full*")
+    place.settle()
+
+
 @pytest.mark.long
 def test_a_failed_undo_step_is_said_the_others_are_undone_and_revert_tries_again(place: Place) -> None:
     # The address cannot come back while another netdev's place is taken by a netdev that is gone.
@@ -275,13 +290,18 @@ def test_two_injections_on_two_netdevs_live_side_by_side(place: Place) -> None:
 
 def test_what_is_not_ours_is_left_alone(place: Place) -> None:
     place.node.run(
-        "nft add table ip theirs; ip addr add 192.0.2.9/24 dev v2; ip neigh add 10.0.0.1 lladdr 02:00:00:00:00:99 dev v2 nud permanent"
+        "nft add table ip theirs; ip addr add 192.0.2.9/24 dev v2; ip neigh add 10.0.0.1 lladdr 02:00:00:00:00:99 dev v2 nud permanent; ip link set p1 mtu 4100; "
+        "ip route add 198.51.100.0/24 via 10.0.0.2 dev v1; ip route add 203.0.113.0/24 via 10.0.0.2 dev v1 table 77"
     )
     before = place.look()
     for fault, values, said in (
         ("address-gone", {"host": "h2"}, "wanted exactly one IPv4 address on v2"),
         ("neighbour-wrong", {"host": "h2", "peer": "10.0.0.1"}, "02:00:00:00:00:99 PERMANENT"),
         ("delay", {}, "foreign root qdisc, left alone"),
+        ("mtu-mismatch", {"host": "h1"}, "p1.* mtu 4100 "),
+        ("route-lost", {"host": "h1"}, "(?s)198.51.100.0/24 via 10.0.0.2 .*foreign routes over v1, left alone"),
+        ("link-down", {"host": "h1"}, "(?s)203.0.113.0/24 via 10.0.0.2 table 77 .*foreign routes over v1, left alone"),
+        ("address-gone", {"host": "h1"}, "foreign routes over v1, left alone"),
     ):
         injection = Injection(fault, values, netns.aim_at(place.space.pid), 60)
         with pytest.raises(Exception, match=said):
@@ -405,3 +425,14 @@ def test_a_journal_that_cannot_be_written_stops_it_before_anything_changes(
         injection.start()
     assert place.look() == place.before
     assert list(journal.entries()) == []
+
+
+def test_an_address_with_a_lifetime_stays_and_its_running_down_is_no_difference(place: Place) -> None:
+    place.node.run("ip addr change 10.0.0.1/24 dev v1 valid_lft 3000 preferred_lft 3000")
+    injection = inject("address-gone", {"host": "h1"}, place.aim, 60)
+    with pytest.raises(NotApplied, match="an address with a lifetime, left alone"):
+        injection.start()
+    shown = place.node.run("ip -o addr show dev v1").text
+    with inject("firewall", {"host": "h1"}, netns.aim_at(place.space.pid), 60) as second:
+        wait_until(lambda: place.node.run("ip -o addr show dev v1").text != shown)
+    assert (second.outcome.clean, second.outcome.problems) == (True, [])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -29,12 +30,14 @@ class Held:
         self.values, self.tag, self.node, self.plan = {"percent": 1}, "tag", None, None
         self.entry: Any = None
         self._problem, self.waited, self.over = problem, 0, threading.Event()
+        self.on_from = 0.0
 
     def texts(self) -> list[tuple[str, str, str]]:
         return [("a table", "nft -f", "nft delete")]
 
     def start(self) -> None:
         self.entry = object()
+        self.on_from = time.monotonic()
         if self._problem:
             raise self._problem
 
@@ -89,6 +92,18 @@ def test_a_fault_begins_at_its_time_and_not_before() -> None:
     )
     assert stage.notes == [("fault loss", "begin"), ("fault loss", "end")]
     assert holder.record["own"] == {"answer": "yes", "text": "counted 4", "values": {"hit": 4}}
+
+
+def test_what_comes_before_the_first_step_of_a_fault_is_not_counted_as_its_time() -> None:
+    injection = Held()
+    injection.over.set()
+    injection.start = lambda: setattr(injection, "on_from", time.monotonic() - 0.5)  # type: ignore[method-assign]
+    stage = Stage(injection)
+    stage.time = 3.0
+    holder = Holder(ENTRY, stage)
+    holder.begin_if_due()
+    holder.join()
+    assert 0.5 <= holder.record["begin_seconds"] - holder.record["start_seconds"] < 60
 
 
 def test_a_fault_begins_some_time_after_the_third_event() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -56,13 +57,16 @@ def test_what_it_measured_is_what_happened(run: Path) -> None:
     assert quantities["kernel_warnings"]["value"] == 0
 
 
-def test_what_fails_while_a_fault_is_being_put_on_was_detected_at_once(run: Path) -> None:
-    def early(data: Any) -> None:
-        data["faults"][0] |= {"start_seconds": 0.0, "begin_seconds": 60.0}
+def test_what_fails_while_a_fault_is_being_put_on_is_counted_from_when_nothing_was_on(run: Path) -> None:
+    def detected() -> Any:
+        return measure.read(Folder(run)).measured.quantities["detect_seconds"].value
 
-    assert 0 < report.judged(str(run))["quantities"]["detect_seconds"]["value"] < 60
-    facts(early)(run)
-    assert report.judged(str(run))["quantities"]["detect_seconds"]["value"] == 0
+    (begin,) = (fault["begin_seconds"] for fault in json.loads((run / "run.json").read_text())["faults"])
+    fails = begin + detected()
+    facts(lambda data: data["faults"][0].update(start_seconds=fails - 0.25, begin_seconds=fails + 1))(run)
+    assert detected() == pytest.approx(0.25, abs=0.01)
+    facts(lambda data: data["faults"][0].update(start_seconds=fails + 0.5))(run)
+    assert detected() == math.inf  # that error was there before the fault, and no other came
 
 
 @pytest.mark.parametrize(

@@ -31,10 +31,11 @@ def environment() -> dict[str, str]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave these out of `make check`."""
+    """Leave these out of `make check`, and have `make test` run them one after the other: they share a lab and the processors."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
             item.add_marker("slow")
+            item.add_marker("lab")
 
 
 def wait_until(what: Callable[[], object], seconds: float = 60.0) -> None:
