@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -54,6 +55,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 said.setdefault(name.removeprefix(TOLD).strip(), []).append(str(text))
     for head, texts in said.items():
         terminalreporter.write_line(f"\n{head}: {', '.join(texts)}")
+
+
+@pytest.fixture
+def open_path(tmp_path: Path) -> Path:
+    """Return a folder that other users may look into."""
+    for folder in (tmp_path, *tmp_path.parents):
+        if not folder.stat().st_mode & stat.S_IXOTH:
+            folder.chmod(0o755)
+    return tmp_path
 
 
 @pytest.fixture(scope="session", autouse=True)
