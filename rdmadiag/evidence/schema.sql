@@ -730,6 +730,8 @@ CREATE TABLE log (
   status TEXT,               -- status as printed
   value TEXT,                -- what the pattern is about, where no other column fits
   expected TEXT,             -- what was wanted instead
+  from_state TEXT,           -- queue pair state before the call, as verbs spell it
+  to_state TEXT,             -- queue pair state that was asked for
   version TEXT,              -- version
   module TEXT,               -- kernel module
   program TEXT,              -- program that printed it
