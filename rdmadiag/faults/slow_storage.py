@@ -23,7 +23,8 @@ SIGNS = (
 NOT_PROVEN = (
     "prove's work reads and writes no storage, and the kernel shows that a group is limited and waits, "
     "not whether the limit is what it waits for"
-)  # io.max takes a whole device: a partition's numbers are refused (block/blk-cgroup.c).
+)
+# io.max takes a whole device: a partition's numbers are refused (block/blk-cgroup.c).
 _DEVICE = """device=$(stat -c %Hd:%Ld "{path}")
 if [ -e /sys/dev/block/$device/partition ]; then read -r device < /sys/dev/block/$device/../dev; fi
 [ -e /sys/dev/block/$device ] || {{ echo "{path} is on no block device (device $device), so nothing can slow it here" >&2; false; }}"""

@@ -10,7 +10,6 @@ the node it changes nothing.
 from __future__ import annotations
 
 import base64
-import contextlib
 import functools
 import gzip
 import json
@@ -92,14 +91,13 @@ def _collect(folder: str) -> None:
 
 def _warm() -> None:
     from rdmadiag import sources
-    from rdmadiag.errors import RdmadiagError
+    from rdmadiag.evidence.children import run_source
     from rdmadiag.host.live import LiveHost
 
     host = LiveHost()
-    for source in sources.load().values():
-        with contextlib.suppress(RdmadiagError, OSError):
-            for _ in source.read(host) if hasattr(source, "read") else ():
-                pass
+    for name, module in sources.load().items():
+        for _ in run_source(name, module, host) if hasattr(module, "read") else ():
+            pass
 
 
 def main(every: float, fifo: str) -> None:
