@@ -54,7 +54,7 @@ echo "{value}" > $here/{key}
 echo $pid > $here/cgroup.procs""",
         undoing="""read -r here < group
 read -r was < was
-while read -r member; do echo $member > $was/cgroup.procs; done < $here/cgroup.procs
+while read -r member; do echo $member > $was/cgroup.procs || :; done < $here/cgroup.procs
 gone 'grep -q . $here/cgroup.procs'
 rmdir $here""",
         test='[ -s group ] && read -r here < group && [ -d "$here" ]',

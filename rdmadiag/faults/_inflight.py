@@ -39,7 +39,7 @@ class Changer(Worker):
 
     def undo(self) -> str:
         """End it."""
-        told = f"if lives {self.name}.pid; then kill -TERM $pid; limit=; while lives {self.name}.pid && soon 5; do :; done; fi"
+        told = f"if lives {self.name}.pid; then kill -TERM $pid || :; limit=; while lives {self.name}.pid && soon 5; do :; done; fi"
         return f"{told}\n{super().undo()}"
 
 

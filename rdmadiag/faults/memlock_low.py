@@ -36,7 +36,7 @@ prlimit --pid $pid --memlock --noheadings --raw --output SOFT,HARD > limits
 prlimit --pid $pid --memlock={values["kib"] * 1024}:
 : > limited""",
         undoing="""read -r soft hard < limits
-if lives target.pid; then prlimit --pid $pid --memlock=$soft:$hard; fi
+if lives target.pid; then prlimit --pid $pid --memlock=$soft:$hard || ! lives target.pid; fi
 rm limited""",
         test="[ -e limited ]",
     )

@@ -26,7 +26,7 @@ def plan(target: Target, values: Values) -> Plan:
     change = Change(
         f"process {values['process']} stopped",
         doing=f"{host.find_process(values, host.process_probe())}\nlives target.pid\nkill -STOP $pid\nwait_for {shlex.quote(_STOPPED)}",
-        undoing="kill -CONT $pid",
+        undoing="kill -CONT $pid || ! lives target.pid",
         test=f"[ -s target.pid ] && {_STOPPED}",
     )
     return host.plan(target, values, (change,), Moves("step", ("state",), probe=host.process_probe()))

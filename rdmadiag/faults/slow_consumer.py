@@ -40,7 +40,7 @@ def plan(target: Target, values: Values) -> Plan:
     step = Restore(
         f"process {values['process']} runs in the end",
         check=host.find_process(values, _PROBE),
-        restore="if [ -s target.pid ] && lives target.pid; then kill -CONT $pid; fi",
+        restore="if [ -s target.pid ] && lives target.pid; then kill -CONT $pid || ! lives target.pid; fi",
     )
     words = (f"{values['stopped_ms'] / 1000:g}", f"{values['running_ms'] / 1000:g}")
     worker = Worker(f"stops {values['process']} in turns", argv=("sh", "-c", _LOOP, "slow", *words))

@@ -28,7 +28,7 @@ started() { # PID: sets start to its start time in ticks; fails when it is gone
 remember() { started $1 && echo "$1 $start" > $2; }
 lives() { read -r pid since 2>/dev/null < $1 && started $pid && [ "$start" = "$since" ]; }
 end_session() { # FILE: kill the whole session of the process in it, also when only its first process is gone
-  if lives $1; then kill -9 -$pid 2>/dev/null || kill -9 $pid
+  if lives $1; then kill -9 -$pid 2>/dev/null || kill -9 $pid || :
   elif read -r pid since 2>/dev/null < $1 && ! started $pid; then kill -9 -$pid 2>/dev/null || :
   fi
   gone "lives $1"
@@ -41,7 +41,7 @@ ask_owner() { # LINE: what the owner of our table says to it; asked there, for a
   cat nft.log
   ! grep -q Error nft.log
 }
-end_owner() { if lives owner.pid; then kill -9 $pid; fi; gone 'lives owner.pid'; }
+end_owner() { if lives owner.pid; then kill -9 $pid || :; fi; gone 'lives owner.pid'; }
 alive() { :; }
 soon() { # SECONDS: fails when they have passed since limit was unset
   read -r up rest < /proc/uptime
@@ -132,9 +132,11 @@ def undo_text(steps: Sequence[Step], netdevs: Sequence[str], drain_seconds: floa
     lines = [". ./functions", "bad=0"]
     for number, step in reversed(list(enumerate(steps))):
         lines += [
+            # On lines of its own: in a shell whose end a && or an `if` waits for, set -e is without effect.
             "(set -e",
             step.undo(),
-            f") 2>why </dev/null && echo 'undone {number}' || {{ bad=1; echo \"failed {number} $(head -c 300 why | tr '\\n' ' ')\"; }}",
+            ") 2>why </dev/null",
+            f"if [ $? = 0 ]; then echo 'undone {number}'; else bad=1; echo \"failed {number} $(head -c 300 why | tr '\\n' ' ')\"; fi",
         ]
         if drain_seconds and number == len(steps) - 1:
             lines.append(f"sleep {drain_seconds:g}")

@@ -126,6 +126,23 @@ def record(plan: Plan, folder: Path) -> tuple[list[int], list[int]]:
     return [[int(word) for word in (folder / what).read_text().split()] for what in ("done", "undone")]  # type: ignore[return-value]
 
 
+def test_a_command_that_fails_in_the_middle_of_an_undoing_is_said_and_the_other_steps_are_undone(
+    tmp_path: Path,
+) -> None:
+    steps = [
+        Change("first", undoing="rm on0", test="[ -e on0 ]"),
+        Change("second", undoing="echo 'no such link' >&2; false\nrm on1", test="[ -e on1 ]"),
+        Change("third", undoing="rm on2", test="[ -e on2 ]"),
+    ]
+    for number in range(3):
+        (tmp_path / f"on{number}").touch()
+    (tmp_path / "functions").write_text(_shell.FUNCTIONS)
+    text = _shell.undo_text(steps, [], 0)
+    ran = subprocess.run(["sh", "-c", text], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.stdout.splitlines() == ["undone 2", "failed 1 no such link ", "undone 0", "end 1"], ran
+    assert [(tmp_path / f"on{number}").exists() for number in range(3)] == [False, True, False]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_text_of_a_plan_is_shell(name: str) -> None:
     for target in where_it_reaches(name):
