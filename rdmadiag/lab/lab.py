@@ -25,6 +25,7 @@ BASE_ENVIRONMENT = {
     "LC_ALL": "C.UTF-8",
 }
 Progress = Callable[[str], None]
+KEEPER = "rdmadiag.lab.keeper"
 
 
 class State(NamedTuple):
@@ -195,10 +196,13 @@ def _empty(folder: Path) -> None:
 
 
 def _start_keeper(folder: Path, taken: int, progress: Progress) -> None:
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    # The standard library first: a queue.py in the folder in which somebody runs us must not take its place.
+    own = os.path.dirname(os.__file__)
+    paths = sorted(filter(None, sys.path), key=lambda path: not path.startswith(own))
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     log = os.open(folder / "keeper.log", os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     keeper = subprocess.Popen(
-        [sys.executable, "-m", "rdmadiag.lab.keeper", str(folder)],
+        [sys.executable, "-m", KEEPER, str(folder)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=log,
@@ -209,18 +213,22 @@ def _start_keeper(folder: Path, taken: int, progress: Progress) -> None:
     )
     os.close(log)
     assert keeper.stdout and keeper.stdin
+    strange = ""
     try:
         for line in keeper.stdout:
-            told = json.loads(line)
+            told = _told(line)
             if "step" in told:
                 progress(told["step"])
             elif "failed" in told:
                 keeper.wait()
                 raise LabError(f"lab {folder.name}: {told['failed']}")
-            else:
+            elif "ready" in told:
                 return
+            else:
+                strange += line.decode(errors="replace")  # of a module that prints when it is imported
         keeper.wait()
-        said = (folder / "keeper.log").read_text(errors="replace").strip()[-1000:] if folder.is_dir() else ""
+        strange += (folder / "keeper.log").read_text(errors="replace") if folder.is_dir() else ""
+        said = strange.strip()[-1000:]
         raise LabError(
             f"lab {folder.name}: its keeper ended with exit code {keeper.returncode} while it came up{': ' * bool(said)}{said}"
         )
@@ -236,60 +244,66 @@ def _start_keeper(folder: Path, taken: int, progress: Progress) -> None:
         )  # it lives on, not ours to wait for
 
 
+def _told(line: bytes) -> dict[str, Any]:
+    try:
+        told = json.loads(line)
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}
+
+
 def take_down(name: str, seconds: float = 20.0) -> bool:
     """End a lab in whatever state it is; return whether there was one. Raises LabError when it does not end."""
     folder = places.labs_folder() / places.check_name(name)
-    state = look(name)
-    if state is None:
+    if look(name) is None:
         return False
-    deadline = time.monotonic() + seconds
-    asked = False
+    ask = time.monotonic()
+    by_force, give_up = ask + seconds, ask + 2 * seconds
     while folder.is_dir():
         taken = places.lock(folder)
         if taken is not None:
             clean(folder)
             os.close(taken)
             break
-        if not asked:
-            asked = True
-            _ask_to_end(folder, state)
-        if time.monotonic() > deadline:
-            _kill(state)
-            deadline = float("inf")
+        now = time.monotonic()
+        if now > give_up:
+            raise LabError(f"lab {name} does not end: something holds {folder}/lock; `fuser {folder}/lock` names it")
+        if now >= ask:
+            ask = now + 1.0  # again: its keeper may only be starting, or have come up meanwhile
+            _end_keeper(folder, now > by_force)
         time.sleep(0.02)
-    while _is_keeper(state.record.get("pid"), folder) and time.monotonic() < deadline:
-        time.sleep(0.01)  # its files go before it does
+    while _keepers(folder) and time.monotonic() < by_force:
+        time.sleep(0.02)  # its files go before it does
     return True
 
 
-def _is_keeper(pid: int | None, folder: Path) -> bool:
-    try:
-        return str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    except OSError:
-        return False
+def _keepers(folder: Path) -> list[int]:
+    # Found by their words: what is coming up has written no process number yet.
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                words = (entry / "cmdline").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if {KEEPER.encode(), os.fsencode(folder)} <= set(words):
+                found.append(int(entry.name))
+    return found
+
+
+def _end_keeper(folder: Path, by_force: bool) -> None:
+    if not by_force:
+        try:
+            client.request(folder, {"do": "down"}, seconds=5.0)
+            return
+        except LabError:
+            pass  # not up, or it stands still
+    for pid in _keepers(folder):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL if by_force else signal.SIGTERM)
 
 
 def clean(folder: Path) -> None:
     """Take away what a lab whose keeper is gone has left; the caller holds its lock."""
     _empty(folder)
     places.remove(folder)
-
-
-def _ask_to_end(folder: Path, state: State) -> None:
-    try:
-        client.request(folder, {"do": "down"}, seconds=5.0)
-    except LabError:
-        _signal(state, signal.SIGTERM)
-
-
-def _signal(state: State, number: signal.Signals) -> None:
-    pid = state.record.get("pid")
-    if pid:
-        try:
-            os.kill(pid, number)
-        except ProcessLookupError:
-            pass
-
-
-def _kill(state: State) -> None:
-    _signal(state, signal.SIGKILL)

@@ -7,8 +7,11 @@ import gzip
 import lzma
 import os
 import shutil
+import signal
 import struct
 import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rdmadiag.errors import BadInput
-from rdmadiag.lab import Options, frames, initrd, kernels, needs, places, status, topology
+from rdmadiag.lab import Options, frames, initrd, kernels, needs, places, status, take_down, topology, up
+from rdmadiag.lab.lab import KEEPER
 from rdmadiag.lab.options import bits_per_second, differences
 from rdmadiag.lab.places import LabError
 
@@ -389,3 +393,84 @@ def test_one_processor_takes_in_what_ports_and_netdevs_receive() -> None:
     assert "echo 1 > /sys/class/net/p2/queues/rx-0/rps_cpus" in of_ports
     for script in (topology.one_kernel_script(Options()), topology.namespaces_script(Options())):
         assert set(of_hosts) | set(of_ports) <= set(script.splitlines())
+
+
+# --- the keeper, from outside ---
+
+
+@pytest.fixture
+def runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let labs of this test have a folder of their own, and find no tool with which a guest could be made."""
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    return tmp_path
+
+
+def test_modules_where_we_are_run_do_not_take_the_place_of_the_keepers(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("asyncio", "queue", "shutil"):
+        (runtime / f"{name}.py").write_text(f"print('hello from {name}')\nraise SystemExit(3)\n")
+    monkeypatch.syspath_prepend(str(runtime))
+    with pytest.raises(LabError, match="^lab stray: ") as refused:
+        up(Options(backend="vm"), "stray")
+    assert "hello" not in str(refused.value) and "its keeper ended" not in str(refused.value)
+    assert not (runtime / "rdmadiag/stray").exists()
+
+
+@pytest.mark.parametrize("line", ["hello", "17", '"ready"'])
+def test_what_is_printed_by_others_while_a_keeper_starts_is_shown_when_it_ends(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    fake = runtime / "python"
+    fake.write_text(f"#!/bin/sh\necho '{line}'\necho why >&2\nexit 3\n")
+    fake.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(fake))
+    with pytest.raises(LabError, match=f"its keeper ended with exit code 3 while it came up: {line}\nwhy$"):
+        up(Options(backend="vm"), "odd")
+
+
+Holder = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def holder(runtime: Path) -> Iterator[Holder]:
+    """Return a function that starts a process which holds a lab's lock, as a keeper does while its lab comes up."""
+    made = []
+
+    def start(name: str, *words: str, text: str = "") -> subprocess.Popen[str]:
+        folder = places.labs_folder() / name
+        taken = places.lock(folder)
+        assert taken is not None
+        argv = [sys.executable, "-c", f"import signal, time\n{text}\nprint(1, flush=True)\ntime.sleep(1000)", *words]
+        made.append(subprocess.Popen([*argv, str(folder)], pass_fds=(taken,), stdout=subprocess.PIPE, text=True))
+        os.close(taken)
+        assert made[-1].stdout and made[-1].stdout.readline()
+        return made[-1]
+
+    yield start
+    for process in made:
+        process.kill()
+        process.communicate()
+
+
+def test_a_lab_whose_keeper_has_written_nothing_yet_is_taken_down(holder: Holder) -> None:
+    keeper = holder("new", KEEPER)
+    assert take_down("new")
+    assert keeper.wait(60) == -signal.SIGTERM
+    assert not (places.labs_folder() / "new").exists()
+
+
+def test_a_keeper_that_does_not_end_when_it_is_told_to_is_killed(holder: Holder) -> None:
+    keeper = holder("deaf", KEEPER, text="signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    assert take_down("deaf", seconds=1.0)
+    assert keeper.wait(60) == -signal.SIGKILL
+
+
+def test_a_lab_that_somebody_else_holds_is_not_waited_for_for_ever(holder: Holder) -> None:
+    stranger = holder("held")
+    with pytest.raises(
+        LabError, match=r"lab held does not end: something holds .*/held/lock; `fuser .*/lock` names it"
+    ):
+        take_down("held", seconds=0.5)
+    assert stranger.poll() is None

@@ -249,6 +249,14 @@ def test_a_lab_whose_guest_is_killed_while_it_comes_up_says_so_and_leaves_nothin
     wait_until(lambda: nothing_is_left(name))
 
 
+def test_a_lab_that_is_coming_up_can_be_taken_down(cli: Cli, name: str) -> None:
+    with coming_up(name) as process:
+        assert cli("down", name).returncode == 0
+        assert process.wait(60) == 2
+        assert process.stderr and b"it was told to stop while it came up" in process.stderr.read()
+    wait_until(lambda: nothing_is_left(name))
+
+
 def test_both_killed_while_it_comes_up_leave_nothing(cli: Cli, name: str) -> None:
     with coming_up(name) as process:
         keeper = min(processes_of(name), key=lambda pid: "qemu" in Path(f"/proc/{pid}/comm").read_text())
