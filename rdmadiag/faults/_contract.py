@@ -127,8 +127,8 @@ class Moves:
     `kind` counter: one of the RDMA counters `names` of any host grew (those that move in health: faster than before), or with `silent`
     packets were sent and not received; rtt: an ICMP echo over the switch takes `at_least` ms more than
     before; rate: the bytes a second into the hosts stayed at or below `at_most`; file: a number changed that the shell
-    text `probe` prints as `probe NAME N`, on any host; step: as file, but run where the steps are, in the injection's folder, and
-    compared with what a step has put into the file `before`.
+    text `probe` prints as `probe NAME N`, on any host (with `grows`: became larger); step: as file, but run where the
+    steps are, in the injection's folder, and compared with what a step has put into the file `before`.
     """
 
     kind: str
@@ -137,6 +137,7 @@ class Moves:
     at_most: float = 0.0
     probe: str = ""
     silent: bool = False
+    grows: bool = False
 
 
 @dataclass(frozen=True)

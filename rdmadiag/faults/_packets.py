@@ -18,6 +18,7 @@ ERRORS = Moves(
     "file",
     ("completer_retry_err", "retry_exceeded_err"),
     probe="echo probe qps_in_error $(rdma res show qp 2>/dev/null | grep -c 'state ERR')",
+    grows=True,
 )
 
 

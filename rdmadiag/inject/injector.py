@@ -248,6 +248,7 @@ class Injection:
                 return
             try:
                 reason = self._beat() or (self.abort_when() if self.abort_when else None)
+                self._keep_state()
             except (NodeGone, LabError) as error:
                 reason = f"the node does not answer: {error}"
             except Exception as error:  # noqa: BLE001 - whatever goes wrong while a fault is on, it must come off
@@ -255,6 +256,12 @@ class Injection:
             if reason:
                 self._stop("aborted", reason)
                 return
+
+    def _keep_state(self) -> None:
+        # A queue pair in ERR is closed and made anew by whom it belongs to: the last look would find nothing of it.
+        moves, seen = self.plan.moves, self._seen
+        if moves.kind in proof.STATES and not proof.changed(moves, seen.before, seen.on):
+            self._seen = seen._replace(on=self._observe())
 
     def _beat(self) -> str | None:
         lines = self.node.run(_shell.beat_text(self.tag, self.plan.steps), 60.0).text.splitlines()

@@ -154,7 +154,7 @@ def own_proof(plan: Plan, before: Mapping[str, int], now: Mapping[str, int]) -> 
 
 
 class Seen(NamedTuple):
-    """What was observed before the fault: some time before, right before, and right after it was on."""
+    """What was observed: some time before the fault, right before, and while it was on (a state: when it first differed from before)."""
 
     earlier: Mapping[str, float] = {}
     before: Mapping[str, float] = {}
@@ -214,13 +214,13 @@ def _were(now: Mapping[str, float]) -> dict[str, float]:
     return {key: value for key, value in now.items() if key.startswith("was ")}
 
 
-def _changed(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
+def changed(moves: Moves, before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
     """Return by how much each probe differs from before, or from what a step has written down before it changed anything."""
     was = {**before, **{key.replace("was ", "probe "): value for key, value in _were(now).items()}}
     return {
         key: value - was[key]
         for key, value in now.items()
-        if key.startswith("probe ") and key in was and value != was[key]
+        if key.startswith("probe ") and key in was and (value > was[key] if moves.grows else value != was[key])
     }
 
 
@@ -242,12 +242,12 @@ def other_proof(moves: Moves, seen: Seen, now: Mapping[str, float], both_ends: b
         rate = (now["rx_bytes"] - before["rx_bytes"]) / seconds
         text = f"hosts received {rate:.0f} bytes/s, at most {moves.at_most:.0f} may pass"
         return Proof("yes" if 0 < rate <= moves.at_most else "no", text, {"bytes_per_second": rate})
-    # On a busy node the watchdog may have taken the fault off before the last look; then the first one tells.
-    changed = _changed(before, now) or _changed(before, {**seen.on, **_were(now)})
-    changed |= _grown(
+    # The watchdog may have taken the fault off before the last look, or those whom it hit have put things right; then an earlier one tells.
+    moved = changed(moves, before, now) or changed(moves, before, {**seen.on, **_were(now)})
+    moved |= _grown(
         moves.names, seen, {key: value for key, value in now.items() if not key.startswith(("probe ", "was "))}
     )[0]
-    told = ", ".join(f"{key.removeprefix('probe ')} {value:+g}" for key, value in changed.items())
+    told = ", ".join(f"{key.removeprefix('probe ')} {value:+g}" for key, value in moved.items())
     if not any(key.startswith("probe ") for key in now):
         return Proof("unknown", "what else must have changed could not be read")
-    return Proof("yes" if changed else "no", f"what else changed: {told or 'nothing'}", changed)
+    return Proof("yes" if moved else "no", f"what else changed: {told or 'nothing'}", moved)

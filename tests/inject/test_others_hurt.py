@@ -9,6 +9,7 @@ import pytest
 from rdmadiag import faults
 from rdmadiag.errors import BadInput
 from rdmadiag.faults import Plan
+from rdmadiag.inject import proof
 from rdmadiag.inject.injector import Injection
 from rdmadiag.inject.target import Aim
 from rdmadiag.lab import Ran
@@ -58,6 +59,34 @@ def test_a_verbs_fault_may_hurt_queue_pairs_of_its_own_process_only() -> None:
     plan = faults.make_plan("bad-rkey", {}, LAB)
     assert hurt(plan, "412") == {"rxe2 QP 19"}
     assert hurt(plan, "") == {"rxe1 QP 17", "rxe2 QP 17", "rxe2 QP 19"}
+
+
+class Closing(Aim):
+    """A lab in which two queue pairs are in ERR at the first look, and then closed."""
+
+    def node(self, place: str) -> Closing:  # type: ignore[override]
+        """Return the place."""
+        return self
+
+    def run(self, text: str, seconds: float = 1.0) -> Ran:
+        """Print what the probe prints."""
+        return Ran(0, f"probe qps_in_error {LOOKS.pop(0)}\n".encode(), b"")
+
+
+LOOKS: list[int] = []
+
+
+@pytest.mark.parametrize(("before", "looks", "answer"), [(0, [2, 0], "yes"), (0, [0, 0], "no"), (2, [0, 0], "no")])
+def test_a_queue_pair_that_was_in_error_while_the_fault_held_proves_it_though_it_is_closed_since(
+    before: int, looks: list[int], answer: str
+) -> None:
+    injection = object.__new__(Injection)
+    injection.plan, injection.aim = faults.make_plan("forged-nak", {"victim": "h1"}, LAB), Closing(LAB, {"lab": "x"})
+    injection._seen = proof.Seen(before={"probe qps_in_error": float(before)})
+    LOOKS[:] = looks
+    injection._keep_state()
+    moves = injection.plan.moves
+    assert proof.other_proof(moves, injection._seen, injection._observe(), True).answer == answer
 
 
 def test_signs_of_life_that_the_lease_would_not_wait_for_are_refused_before_anything_is_changed() -> None:

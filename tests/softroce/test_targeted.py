@@ -10,7 +10,7 @@ import pytest
 
 from rdmadiag.inject import everything, in_lab, inject
 from rdmadiag.lab import Lab
-from tests.softroce.conftest import Worker
+from tests.softroce.conftest import Worker, wait_until
 
 SIZE = 1 << 16
 """Bytes of a message: 16 packets."""
@@ -106,5 +106,14 @@ def test_what_is_lost_at_its_first_transmission_only_arrives_with_the_first_rese
 
 @pytest.mark.long
 def test_a_forged_nak_ends_work_that_the_responder_had_taken(lab: Lab, verbs: Worker, look: Callable[[], str]) -> None:
-    told, _ = under(lab, verbs, "forged-nak", {"victim": "h1", "rate": 1000}, count=200, size=4096)
-    assert "REM_ACCESS_ERR" in told["statuses"] and told["states"][0] == "ERR"
+    verbs("hold", timeout=18)
+    try:
+        with inject("forged-nak", {"victim": "h1", "rate": 1000}, in_lab(lab), for_seconds=300) as injection:
+            told = verbs("held_work", count=200, size=4096, seconds=60.0)
+            wait_until(lambda: injection.fired().answer == "yes")  # the queue pair is there still, in ERR
+            verbs("let_go")
+    finally:
+        verbs("let_go")
+    assert "REM_ACCESS_ERR" in told["statuses"] and told["states"] == ["ERR", "RTS"]
+    # Its owner had closed the queue pair before the last look.
+    assert (injection.outcome.verdict, injection.outcome.problems) == ("FIRED", [])
