@@ -177,15 +177,22 @@ class Injection:
             self._arm()
             self.on_from = time.monotonic()
             self._apply()
-            if self.plan.moves.silent or self.plan.moves.kind in proof.STATES:
+            if self.plan.moves.silent:
                 self._seen = self._seen._replace(on=self._observe())
+            elif self.plan.moves.kind in proof.STATES:
+                self._observe()
             unless_on.pop_all()
         self._began = time.monotonic()
         self._beats = threading.Thread(target=self._beat_on, name=f"inject-{self.tag}", daemon=True)
         self._beats.start()
 
     def _observe(self) -> dict[str, float]:
-        return proof.observe(self.aim, self.plan.moves, self.plan.place)
+        moves = self.plan.moves
+        now = proof.observe(self.aim, moves, self.plan.place)
+        # A state that differs from before is kept: the last look may find it as it was.
+        if moves.kind in proof.STATES and proof.changed(moves, self._seen.before, now):
+            self._seen = self._seen._replace(on=now)
+        return now
 
     def _only_health_counters(self) -> bool:
         moves = self.plan.moves
@@ -248,7 +255,8 @@ class Injection:
                 return
             try:
                 reason = self._beat() or (self.abort_when() if self.abort_when else None)
-                self._keep_state()
+                if self.plan.moves.kind in proof.STATES and not self._seen.on:
+                    self._observe()  # a queue pair in ERR is closed and made anew by whom it belongs to
             except (NodeGone, LabError) as error:
                 reason = f"the node does not answer: {error}"
             except Exception as error:  # noqa: BLE001 - whatever goes wrong while a fault is on, it must come off
@@ -256,12 +264,6 @@ class Injection:
             if reason:
                 self._stop("aborted", reason)
                 return
-
-    def _keep_state(self) -> None:
-        # A queue pair in ERR is closed and made anew by whom it belongs to: the last look would find nothing of it.
-        moves, seen = self.plan.moves, self._seen
-        if moves.kind in proof.STATES and not proof.changed(moves, seen.before, seen.on):
-            self._seen = seen._replace(on=self._observe())
 
     def _beat(self) -> str | None:
         lines = self.node.run(_shell.beat_text(self.tag, self.plan.steps), 60.0).text.splitlines()

@@ -154,7 +154,7 @@ def own_proof(plan: Plan, before: Mapping[str, int], now: Mapping[str, int]) -> 
 
 
 class Seen(NamedTuple):
-    """What was observed: some time before the fault, right before, and while it was on (a state: when it first differed from before)."""
+    """What was observed: some time before the fault, right before, and while it was on (a state: when it differed from before)."""
 
     earlier: Mapping[str, float] = {}
     before: Mapping[str, float] = {}

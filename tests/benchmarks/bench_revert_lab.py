@@ -37,6 +37,16 @@ def measure() -> list[object]:
                     for name in dying.MECHANISMS
                 ]
                 print(f"| {way} | {' | '.join(told)} |", flush=True)
+            told = [
+                _cell(lambda: dying.on_a_full_disk(lab, name, Path(folder, f"d-{name}"), LEASE_SECONDS))  # noqa: B023
+                for name in dying.MECHANISMS
+            ]
+            print(f"| watchdog, with the journal's disk full | {' | '.join(told)} |", flush=True)
+            told = []
+            for name in dying.MECHANISMS:
+                lab, clean = dying.in_a_restart(lab, name, Path(folder, f"r-{name}"), LEASE_SECONDS)
+                told.append(_cell(lambda: clean))  # noqa: B023
+            print(f"| guest, restarted (its start included) | {' | '.join(told)} |", flush=True)
     finally:
         labs.take_down(NAME)
     return []

@@ -84,7 +84,7 @@ def test_a_queue_pair_that_was_in_error_while_the_fault_held_proves_it_though_it
     injection.plan, injection.aim = faults.make_plan("forged-nak", {"victim": "h1"}, LAB), Closing(LAB, {"lab": "x"})
     injection._seen = proof.Seen(before={"probe qps_in_error": float(before)})
     LOOKS[:] = looks
-    injection._keep_state()
+    injection._observe()
     moves = injection.plan.moves
     assert proof.other_proof(moves, injection._seen, injection._observe(), True).answer == answer
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import platform
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from rdmadiag.kv.blocks import Key
 from rdmadiag.kv.client import PUSH, PUSH_IMM, Client, Connect, Settings, connect_tcp
@@ -200,58 +201,86 @@ def slower() -> Recorder:
         return client.recorder
 
 
-def _store(recorder: Recorder, folder: str, use: Callable[[Store], None], memory: int = 8, file: int = 8) -> Recorder:
-    with Store(64, memory, file, f"{folder}/blocks") as store:
-        use(store)
-        recorder.caches += store.rows()
-    return recorder
+class Asked(Protocol):
+    """A store, by whatever way it is asked: blocks of `block_bytes`, those that went down in the file `path`."""
+
+    block_bytes: int
+    path: str
+
+    def write(self, blocks: range) -> None:
+        """Write blocks; what is refused is left out."""
+
+    def read(self, blocks: range) -> None:
+        """Read blocks, whether they are there or not."""
+
+    def lend(self, blocks: range) -> None:
+        """Take a lease on each block, and keep it."""
 
 
-def _fill(store: Store, blocks: range) -> None:
-    for block in blocks:
-        with contextlib.suppress(Exception):
-            store.put(block, 1, bytes([block % 256]) * 64)
+def asked_for_more(store: Asked) -> None:
+    """A store is asked for far more blocks than it has room for, four times."""
+    store.write(range(30))
+    for _ in range(4):
+        store.read(range(30))
 
 
-def cache_small() -> Recorder:
-    import tempfile
-
-    def use(store: Store) -> None:
-        _fill(store, range(200))
-        for block in range(200):
-            store.get(block)
-
-    with tempfile.TemporaryDirectory() as folder:
-        return _store(Recorder("store"), folder, use)
+def damaged_at_rest(store: Asked) -> None:
+    """The store's file is damaged at rest."""
+    store.write(range(8))
+    with open(store.path, "r+b") as file:
+        file.seek(7 * store.block_bytes)  # where the first block that went down lies
+        file.write(b"!")
+    store.read(range(8))
 
 
-def cache_damaged() -> Recorder:
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-
-        def use(store: Store) -> None:
-            _fill(store, range(12))
-            with open(f"{folder}/blocks", "r+b") as file:
-                file.seek(7 * 64)  # where the first block that went down lies
-                file.write(b"!")
-            for block in range(12):
-                store.get(block)
-
-        return _store(Recorder("store"), folder, use)
+def all_lent(store: Asked) -> None:
+    """Every block of the store is on loan, and more are written."""
+    store.write(range(4))
+    store.lend(range(4))
+    store.write(range(4, 6))
 
 
-def cache_pinned() -> Recorder:
-    import tempfile
+STORES: dict[Callable[[Asked], None], tuple[int, int]] = {
+    asked_for_more: (2, 2),
+    damaged_at_rest: (4, 8),
+    all_lent: (4, 0),
+}
+"""What is done to a store, and how many blocks it holds in memory and in its file."""
 
-    def use(store: Store) -> None:
-        _fill(store, range(8))
-        for block in range(8):
-            store.lease(block, 60.0)
-        _fill(store, range(8, 12))
 
-    with tempfile.TemporaryDirectory() as folder:
-        return _store(Recorder("store"), folder, use)
+class Here:
+    """A store that is asked directly."""
+
+    def __init__(self, store: Store, path: str) -> None:
+        self.block_bytes, self.path, self._store = 64, path, store
+
+    def write(self, blocks: range) -> None:
+        """Write blocks; what is refused is left out."""
+        for block in blocks:
+            with contextlib.suppress(Exception):
+                self._store.put(block, 1, bytes([block % 256]) * self.block_bytes)
+
+    def read(self, blocks: range) -> None:
+        """Read blocks, whether they are there or not."""
+        for block in blocks:
+            self._store.get(block)
+
+    def lend(self, blocks: range) -> None:
+        """Take a lease on each block, and keep it."""
+        for block in blocks:
+            self._store.lease(block, 60.0)
+
+
+def stored(act: Callable[[Asked], None]) -> Callable[[], Recorder]:
+    def run() -> Recorder:
+        memory, file = STORES[act]
+        with tempfile.TemporaryDirectory() as folder, Store(64, memory, file, f"{folder}/blocks") as store:
+            act(Here(store, f"{folder}/blocks"))
+            recorder = Recorder("store")
+            recorder.caches += store.rows()
+            return recorder
+
+    return run
 
 
 SCENARIOS: dict[str, tuple[Callable[[], Recorder], str | None]] = {
@@ -271,9 +300,9 @@ SCENARIOS: dict[str, tuple[Callable[[], Recorder], str | None]] = {
     "unfenced": (unfenced, "kv-slots-reused-unfenced"),
     "canary": (canary, "kv-canary-damaged"),
     "slower": (slower, "kv-goodput-not-recovered"),
-    "cache-small": (cache_small, "kv-cache-hit-rate-low"),
-    "cache-damaged": (cache_damaged, "kv-cache-block-damaged"),
-    "cache-pinned": (cache_pinned, "kv-cache-full-of-pinned"),
+    "cache-small": (stored(asked_for_more), "kv-cache-hit-rate-low"),
+    "cache-damaged": (stored(damaged_at_rest), "kv-cache-block-damaged"),
+    "cache-pinned": (stored(all_lent), "kv-cache-full-of-pinned"),
 }
 
 

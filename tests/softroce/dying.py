@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from rdmadiag import inject as door
+from rdmadiag import lab as labs
 from rdmadiag.lab import Lab, Ran
 from tests.softroce.conftest import ROOT, environment, our_words
 
@@ -140,7 +141,7 @@ def settle(lab: Lab, before: list[str]) -> None:
     for _ in range(2):
         assert [result.problems for result in door.everything() if not result.clean] == []
     assert door.status() == []
-    assert look(lab) == before
+    assert (now := look(lab)) == before, sorted(set(now) ^ set(before))
     left = "ls /run/rdmadiag-inject 2>/dev/null; pgrep -a -f '[l]ink set .p down|[r]dmadiag.lab.interpose|[w]atchdog'"
     assert (said := lab.run(["sh", "-c", left]).text) == "", said
 
@@ -183,3 +184,22 @@ def on_a_full_disk(lab: Lab, mechanism: str, disk: Path, lease: float) -> Clean:
             assert '"state": "clean"' in written.read()
     assert look(lab) == one.before
     return found
+
+
+def in_a_restart(lab: Lab, mechanism: str, state: Path, lease: float) -> tuple[Lab, Clean]:
+    """Restart the guest while a fault is held; the lab that came up after it, and how long that and the journal's answer took."""
+    os.environ["XDG_STATE_HOME"] = str(state)
+    with held(lab, mechanism, state, lease) as one:
+        died = time.monotonic()
+        with contextlib.suppress(labs.LabError):
+            lab.run(["sh", "-c", "echo b > /proc/sysrq-trigger"], timeout_seconds=30)
+        out, err = one.process.communicate(timeout=_LONGEST)
+        assert "ABORTED" in out or "NOT OFF: the node does not answer" in out, out + err
+        labs.take_down(lab.name)
+        again = labs.up(lab.options, lab.name)
+        # The injector may have seen by itself that its node is gone.
+        assert {entry["state"] for entry in door.status()} <= {"restarted"}
+        assert [result.problems for result in door.heal() if not result.clean] == []
+        found = Clean(time.monotonic() - died, ITSELF)
+        settle(again, one.before)
+        return again, found

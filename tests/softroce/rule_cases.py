@@ -11,7 +11,7 @@ import contextlib
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,20 @@ from rdmadiag.kv.store import Store
 from rdmadiag.kv.transport import Granted, Transport
 from rdmadiag.verbs import attributes
 from tests.kv.faulty import Once
-from tests.kv.scenarios import SETTINGS, TOKENS, DamagedProducer, Slow, StaleProducer, let_lease_expire, write
+from tests.kv.scenarios import (
+    SETTINGS,
+    STORES,
+    TOKENS,
+    Asked,
+    DamagedProducer,
+    Slow,
+    StaleProducer,
+    all_lent,
+    asked_for_more,
+    damaged_at_rest,
+    let_lease_expire,
+    write,
+)
 from tests.softroce.kv_cases import FAST, HOSTS, PATIENT, at_work, lossy_path, pair
 
 BLOCK = 4096
@@ -196,71 +209,52 @@ def silent_tcp() -> Recorder:
 # --- a store behind two paths ---
 
 
-@contextlib.contextmanager
-def stored(memory: int, file: int) -> Iterator[tuple[DualPath, str, Callable[[], Recorder]]]:
-    """Give two paths to a store of so many blocks, its file, and what ends the run."""
-    rails = Rails(("rxe1",), attributes.parse(FAST), "e1")
-    settings = SETTINGS._replace(slots=48)
-    paths = (OnePath("rxe1", "rdma", 20e6, 0.002), OnePath("tcp0", "tcp", 1e6, 0.002))
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Store(BLOCK, memory, file, f"{folder}/blocks") as store,
-        Server(Shape(1, 1, BLOCK, 16), Options(48), HOSTS, 0, ("rxe2",), "e2", store) as server,
-        Client(
-            server.address, Shape(1, 1, BLOCK, 16), settings, rails.connect, None, ("rxe1",), "e1", rails.close
-        ) as client,
-        DualPath(client, paths) as dual,
-    ):
+class Behind:
+    """A store that is asked over two paths."""
 
-        def finish() -> Recorder:
+    def __init__(self, dual: DualPath, path: str) -> None:
+        self.block_bytes, self.path, self._dual = BLOCK, path, dual
+
+    def write(self, blocks: range) -> None:
+        """Write blocks; what is refused is left out."""
+        for block in blocks:
+            with contextlib.suppress(NotMoved):
+                self._dual.write(block, 1, bytes([block % 256]) * BLOCK).result(60)
+
+    def read(self, blocks: range) -> None:
+        """Read blocks, whether they are there or not."""
+        for future in [self._dual.read(block) for block in blocks]:
+            with contextlib.suppress(NotMoved):
+                future.result(60)
+
+    def lend(self, blocks: range) -> None:
+        """Take a lease on each block, and keep it."""
+        for block in blocks:
+            self._dual._ask({"type": "locate", "block": block, "version": 0})
+
+
+def stored(act: Callable[[Asked], None]) -> Callable[[], Recorder]:
+    """What is done to a store is done to one behind two paths."""
+
+    def run() -> Recorder:
+        rails = Rails(("rxe1",), attributes.parse(FAST), "e1")
+        settings, shape = SETTINGS._replace(slots=48), Shape(1, 1, BLOCK, 16)
+        paths = (OnePath("rxe1", "rdma", 20e6, 0.002), OnePath("tcp0", "tcp", 1e6, 0.002))
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            Store(BLOCK, *STORES[act], f"{folder}/blocks") as store,
+            Server(shape, Options(48), HOSTS, 0, ("rxe2",), "e2", store) as server,
+            Client(server.address, shape, settings, rails.connect, None, ("rxe1",), "e1", rails.close) as client,
+            DualPath(client, paths) as dual,
+        ):
+            act(Behind(dual, f"{folder}/blocks"))
             client.recorder.paths, client.recorder.jobs = dual.rows()
             client.report()
             client.recorder.routes = rails.rows()
             return client.recorder
 
-        yield dual, f"{folder}/blocks", finish
-
-
-def _written(dual: DualPath, blocks: range) -> None:
-    for block in blocks:
-        with contextlib.suppress(NotMoved):
-            dual.write(block, 1, bytes([block % 256]) * BLOCK).result(60)
-
-
-def _read(dual: DualPath, blocks: range) -> None:
-    for future in [dual.read(block) for block in blocks]:
-        with contextlib.suppress(NotMoved):
-            future.result(60)
-
-
-def store_small() -> Recorder:
-    """A store of four blocks is asked for thirty, four times."""
-    with stored(2, 2) as (dual, _, finish):
-        _written(dual, range(30))
-        for _ in range(4):
-            _read(dual, range(30))
-        return finish()
-
-
-def store_damaged() -> Recorder:
-    """The store's file is damaged at rest."""
-    with stored(4, 8) as (dual, path, finish):
-        _written(dual, range(8))
-        with open(path, "r+b") as file:
-            file.seek(7 * BLOCK)  # where the first block that went down lies
-            file.write(b"!")
-        _read(dual, range(8))
-        return finish()
-
-
-def store_leased() -> Recorder:
-    """Every block of the store is on loan, and more are written."""
-    with stored(4, 0) as (dual, _, finish):
-        _written(dual, range(4))
-        for block in range(4):
-            dual._ask({"type": "locate", "block": block, "version": 0})
-        _written(dual, range(4, 6))
-        return finish()
+    run.__doc__ = act.__doc__
+    return run
 
 
 CASES: dict[str, tuple[Callable[[], Recorder], str | None]] = {
@@ -281,9 +275,9 @@ CASES: dict[str, tuple[Callable[[], Recorder], str | None]] = {
     "canary": (canary, "kv-canary-damaged"),
     "slower": (slower, "kv-goodput-not-recovered"),
     "silent-tcp": (silent_tcp, "kv-claim-not-on-wire"),
-    "store-small": (store_small, "kv-cache-hit-rate-low"),
-    "store-damaged": (store_damaged, "kv-cache-block-damaged"),
-    "store-leased": (store_leased, "kv-cache-full-of-pinned"),
+    "store-small": (stored(asked_for_more), "kv-cache-hit-rate-low"),
+    "store-damaged": (stored(damaged_at_rest), "kv-cache-block-damaged"),
+    "store-leased": (stored(all_lent), "kv-cache-full-of-pinned"),
 }
 
 
