@@ -14,7 +14,7 @@ from rdmadiag.diagnose import rulebook
 from rdmadiag.errors import BadFile, BadInput
 from rdmadiag.prove import judge, report, trials
 from rdmadiag.prove.trials import Trial
-from rdmadiag.scenario import run
+from rdmadiag.scenario import run, stop
 from rdmadiag.scenario.record import Folder
 
 DIAGNOSIS = "diagnosis.json"
@@ -79,7 +79,7 @@ def _is_done(path: Path) -> bool:
 def interrupted(folder: Folder) -> bool:
     """Tell whether a signal ended a trial."""
     end = folder.read("run.json").get("end")
-    return isinstance(end, Mapping) and str(end.get("reason", "")).startswith(run.INTERRUPTED)
+    return isinstance(end, Mapping) and str(end.get("reason", "")).startswith(stop.INTERRUPTED)
 
 
 def digest() -> str:

@@ -21,7 +21,7 @@ from rdmadiag.lab import status as lab_status
 from rdmadiag.lab.lab import look
 from rdmadiag.prove import trials
 from rdmadiag.prove.trials import Trial
-from rdmadiag.scenario import run
+from rdmadiag.scenario import run, stop
 from rdmadiag.scenario.hold import Holder
 from rdmadiag.scenario.record import BEFORE, CAPTURES, DURING, SCHEMA, Folder
 from rdmadiag.scenario.watch import Watch
@@ -49,7 +49,7 @@ class Standing:
         self.stop = ""
 
     def __enter__(self) -> Standing:
-        self._stack.enter_context(run.signals(self._interrupt))
+        self._stack.enter_context(stop.signals(self._interrupt))
         return self
 
     def __exit__(self, *_: object) -> None:

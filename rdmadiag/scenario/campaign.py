@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rdmadiag.errors import BadInput
-from rdmadiag.scenario import judge, lint, report, run, scenario
+from rdmadiag.scenario import judge, lint, report, run, scenario, stop
 from rdmadiag.scenario.scenario import Scenario
 
 
@@ -53,4 +53,4 @@ def exit_code(reports: Sequence[Mapping[str, Any]]) -> int:
 
 def interrupted(report: Mapping[str, Any]) -> bool:
     """Tell whether a signal ended a run: whoever sent it wants no further one."""
-    return report["verdict"] == judge.ABORTED and str(report["reason"]).startswith(run.INTERRUPTED)
+    return report["verdict"] == judge.ABORTED and str(report["reason"]).startswith(stop.INTERRUPTED)

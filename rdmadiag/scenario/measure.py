@@ -54,7 +54,7 @@ def read(folder: Folder) -> Run:
     flow = goodput(deliveries, end or 0.0)
     quantities: dict[str, Measure] = {}
     quantities |= _of_result(result)
-    quantities |= _of_goodput(flow, deliveries, faults)
+    quantities |= _of_goodput(flow, deliveries, faults, _looked(events))
     quantities |= _of_events(events, math.inf if end is None else end)
     tried = [held for held in faults if not held.background]
     begins = [held.begin_seconds for held in tried if held.begin_seconds is not None]
@@ -210,7 +210,16 @@ def _plain(value: Any) -> Any:
     return value if isinstance(value, (int, float, str, bool)) else None
 
 
-def _of_goodput(flow: Goodput, deliveries: Sequence[Delivery], faults: Sequence[Held]) -> dict[str, Measure]:
+def _looked(events: Sequence[Mapping[str, Any]]) -> float:
+    return max(
+        (float(e["seconds"]) for e in events if e.get("from") == "witness" and e.get("kind") == record.LOOKED),
+        default=0.0,
+    )
+
+
+def _of_goodput(
+    flow: Goodput, deliveries: Sequence[Delivery], faults: Sequence[Held], looked: float
+) -> dict[str, Measure]:
     begun = [held for held in faults if held.begin_seconds is not None and not held.background]
     origin = "events.jsonl"
     if not begun:
@@ -243,7 +252,7 @@ def _of_goodput(flow: Goodput, deliveries: Sequence[Delivery], faults: Sequence[
         )
         first = flow.first_byte(end)
         found["first_byte_seconds"] = None if first is None else first - end
-        found["goodput_after"] = flow.between(end if back in (None, math.inf) else back, flow.end)
+        found["goodput_after"] = flow.between(max(looked, end if back in (None, math.inf) else back), flow.end)
         for name in ("during", "after"):
             value = found[f"goodput_{name}"]
             found[f"goodput_{name}_share"] = value / before if before and value is not None else None

@@ -54,7 +54,7 @@ _ALL = (
     Quantity("first_byte_seconds", "s", "from the last fault seen to be off to the first 100 ms with payload", _WORKLOAD),
     Quantity("goodput_before", "bytes/s", "payload that arrived per second before the first fault", _WORKLOAD),
     Quantity("goodput_during", "bytes/s", "the same while a fault was held", _WORKLOAD),
-    Quantity("goodput_after", "bytes/s", "the same after the last fault, from the recovery on", _WORKLOAD),
+    Quantity("goodput_after", "bytes/s", "the same after the last fault, from the recovery on and once evidence is there", _WORKLOAD),
     Quantity("goodput_during_share", "1", "goodput_during / goodput_before", _WORKLOAD),
     Quantity("goodput_after_share", "1", "goodput_after / goodput_before", _WORKLOAD),
     Quantity("stall_seconds", "s", "the longest time without payload from the first fault's begin on", _WORKLOAD),

@@ -26,6 +26,8 @@ SCHEMA = "rdmadiag.run/1"
 BEFORE, DURING, AFTER = "before", "during", "after"
 PHASES = (BEFORE, DURING, AFTER)
 CAPTURES = "captures"
+LOOKED = "looked"
+"""Event: the evidence of a phase has been collected; up to then collecting took processor time from the workload."""
 FILE_BYTES = 64 << 20
 """Longest file of a run that is read [bytes]."""
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
-from rdmadiag.scenario import judge, measure
+from rdmadiag.scenario import judge, measure, record
 from rdmadiag.scenario.goodput import BIN_SECONDS
 from rdmadiag.scenario.measure import Run
 from rdmadiag.scenario.record import Folder
@@ -19,7 +19,19 @@ SERIES = {
     "cnps": ("cnp_sent", "cnp_received", "cnp_handled"),
 }
 """What is shown over time, and the meanings of counters that it adds up."""
-_EVENTS = ("ready", "error", "reconnect", "recovered", "stopped", "ended", "begin", "end", "budget", "problem")
+_EVENTS = (
+    "ready",
+    "error",
+    "reconnect",
+    "recovered",
+    "stopped",
+    "ended",
+    "begin",
+    "end",
+    "budget",
+    "problem",
+    record.LOOKED,
+)
 EVENTS_MOST = 400
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import platform
-import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -20,14 +19,13 @@ from rdmadiag.lab import status as lab_status
 from rdmadiag.lab.lab import look
 from rdmadiag.scenario import needs
 from rdmadiag.scenario.hold import Holder
-from rdmadiag.scenario.record import AFTER, BEFORE, CAPTURES, DURING, SCHEMA, Folder
+from rdmadiag.scenario.record import AFTER, BEFORE, CAPTURES, DURING, LOOKED, SCHEMA, Folder
 from rdmadiag.scenario.scenario import Scenario
-from rdmadiag.scenario.watch import Watch
+from rdmadiag.scenario.stop import signals
+from rdmadiag.scenario.watch import BUNDLE_SECONDS, Watch
 
 TICK_SECONDS = 0.05
 FINISH_SECONDS = 20.0
-INTERRUPTED = "interrupted by"
-"""How the reason of a run begins that a signal ended."""
 
 
 class Step(NamedTuple):
@@ -309,6 +307,7 @@ class _Running:
         tried = self._tried()
         settle_from: float | None = None if tried else 0.0
         during: float | None = None if tried else self.scenario.settle_seconds / 2
+        looked, over = False, 0.0
         while True:
             self._hear(running, begun)
             now = self.now()
@@ -321,8 +320,13 @@ class _Running:
                 self._collect(DURING)
             if not self._recorded and any(holder.nearly_over(now) for holder in tried):
                 self._record("recorded")  # what follows the fault would be taken for its signs
+            if not looked and DURING in self._asked and all(watch.came(DURING) for watch in self._watches):
+                looked = True
+                self.note("witness", LOOKED, phase=DURING)
             if settle_from is None and tried and all(holder.over for holder in tried):
-                settle_from = now
+                over = over or now
+                if looked or DURING not in self._asked or now >= over + BUNDLE_SECONDS:
+                    settle_from = now
             begun_one = any(holder.begun for holder in tried)
             self._abort_if(now, settle_from if settle_from is not None else None if begun_one else 0.0)
             if self._stop or not running.is_running(workloads.CLIENT):
@@ -376,28 +380,3 @@ class _Running:
         self.folder.write_lines("events.jsonl", sorted(self.events, key=lambda event: float(event["seconds"])))
         self.folder.write_lines("samples.jsonl", self._timed([s for watch in self._watches for s in watch.samples]))
         self.folder.write("run.json", self.facts)
-
-
-@contextlib.contextmanager
-def signals(stop: Callable[[str], None]) -> Iterator[None]:
-    """Call `stop` with the reason at SIGINT, SIGTERM and SIGHUP, the first time; outside of the main thread nothing is done."""
-    # Ctrl-C and a kill end the run in order: faults off, evidence kept. A second one is the system's own.
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before: dict[int, Any] = {}
-
-    def handle(number: int, frame: Any) -> None:
-        stop(f"{INTERRUPTED} {signal.Signals(number).name}")
-        back()
-
-    def back() -> None:
-        for each, handler in before.items():
-            signal.signal(each, handler)
-
-    for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        before[each] = signal.signal(each, handle)
-    try:
-        yield
-    finally:
-        back()

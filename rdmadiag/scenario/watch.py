@@ -94,6 +94,10 @@ class Watch:
         except LabError as error:
             self.problems.append(f"evidence ({', '.join(orders)}): {error}")
 
+    def came(self, name: str) -> bool:
+        """Tell whether nothing more is to be waited for of the bundle or capture that was ordered: it is here, or cannot come any more."""
+        return name in self._bundles or self._process.ended.is_set()
+
     def take(self, name: str, path: Path) -> None:
         """Wait for the bundle or capture that was ordered, and write it to a file."""
         self._wait(lambda: name in self._bundles, BUNDLE_SECONDS)

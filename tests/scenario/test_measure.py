@@ -122,6 +122,18 @@ def test_no_time_is_counted_from_what_is_of_the_background(run: Path) -> None:
     assert with_it.quantities["goodput_before"].value is not None
 
 
+def test_what_collecting_takes_from_the_workload_is_not_counted_as_goodput_after(run: Path) -> None:
+    events = run / "events.jsonl"
+    text = events.read_text()
+    found = measure.read(Folder(run))
+    end, back = found.goodput.end, found.measured.quantities["goodput_after"].value
+    for looked, counted in ((end - 1.0, found.goodput.between(end - 1.0, end)), (0.0, back)):
+        look = {"seconds": looked, "from": "witness", "kind": "looked", "values": {"phase": "during"}}
+        events.write_text(f"{text}{json.dumps(look)}\n")
+        after = measure.read(Folder(run)).measured.quantities["goodput_after"].value
+        assert after == counted and (counted != back or not looked)
+
+
 def test_goodput_that_did_not_come_back_is_never_and_fails(run: Path) -> None:
     lines = [json.loads(line) for line in (run / "events.jsonl").read_text().splitlines()]
     kept = [line for line in lines if line["seconds"] < 10 or line["kind"] not in ("layer", "progress", "verified")]
