@@ -115,8 +115,10 @@ class Decider:
 
         `now` [s] is of any clock that does not go back.
         """
-        bth = 42 if frame[12] == 8 and frame[14] == 0x45 else 62 if frame[12] == 0x86 else -1
-        if bth < 0 or len(frame) < bth + 16:
+        size, bth = len(frame), -1
+        if size >= 58:  # of the shortest packet, over IPv4
+            bth = 42 if frame[12] == 8 and frame[14] == 0x45 else 62 if frame[12] == 0x86 else -1
+        if bth < 0 or size < bth + 16:
             at = packet.places(frame)
             if at is None:
                 self.flow = self._flow_to(frame)
