@@ -129,11 +129,11 @@ class Restore(Step):
 
     def do(self) -> str:
         """Return the check."""
-        return self.check
+        return f"{self.check}\n: > checked"
 
     def undo(self) -> str:
-        """Bring it back; harmless when it is so already."""
-        return self.restore
+        """Bring it back; harmless when it is so already, and not done when it was not so before."""
+        return f"if [ -e checked ]; then\n{self.restore}\nfi"
 
     def holds(self) -> str:
         """Return what is always so."""

@@ -291,7 +291,7 @@ def test_two_injections_on_two_netdevs_live_side_by_side(place: Place) -> None:
 def test_what_is_not_ours_is_left_alone(place: Place) -> None:
     place.node.run(
         "nft add table ip theirs; ip addr add 192.0.2.9/24 dev v2; ip neigh add 10.0.0.1 lladdr 02:00:00:00:00:99 dev v2 nud permanent; ip link set p1 mtu 4100; "
-        "ip route add 198.51.100.0/24 via 10.0.0.2 dev v1; ip route add 203.0.113.0/24 via 10.0.0.2 dev v1 table 77"
+        "ip route add 198.51.100.0/24 via 10.0.0.2 dev v1; ip route add 203.0.113.0/24 via 10.0.0.2 dev v1 table 77; ip link set p2 down"
     )
     before = place.look()
     for fault, values, said in (
@@ -302,6 +302,7 @@ def test_what_is_not_ours_is_left_alone(place: Place) -> None:
         ("route-lost", {"host": "h1"}, "(?s)198.51.100.0/24 via 10.0.0.2 .*foreign routes over v1, left alone"),
         ("link-down", {"host": "h1"}, "(?s)203.0.113.0/24 via 10.0.0.2 table 77 .*foreign routes over v1, left alone"),
         ("address-gone", {"host": "h1"}, "foreign routes over v1, left alone"),
+        ("flap", {"host": "h2"}, "p2 is down already"),
     ):
         injection = Injection(fault, values, netns.aim_at(place.space.pid), 60)
         with pytest.raises(Exception, match=said):

@@ -39,9 +39,9 @@ ROUTE = "198.51.100.0/24 via 10.0.0.1 dev v2"
 CASES: list[tuple[str, str, str, dict[str, Any], str]] = [
     # what they have put there, how they take it away, the fault, its parameters, what is said
     ("tc -n switch qdisc replace dev p2 root handle 7: pfifo limit 77", "PORT", "delay", {}, "foreign root qdisc.* pfifo 7:"),
-    ("tc -n switch qdisc replace dev p2 parent 1:1 handle 10: pfifo limit 77", "PORT", "rate-limit", {}, "foreign qdisc.* pfifo 10:"),
-    (f"ip route add {ROUTE}", f"ip route del {ROUTE}", "route-lost", {}, "198.51.100.0/24 via 10.0.0.1.* foreign routes over v2"),
-    (f"ip route add {ROUTE} table 77", f"ip route del {ROUTE} table 77", "link-down", {}, "table 77.* foreign routes over v2"),
+    ("tc -n switch qdisc replace dev p2 parent 1:1 handle 77: pfifo limit 77", "PORT", "rate-limit", {}, "foreign qdisc.* pfifo 77:"),
+    (f"ip route add {ROUTE}", f"ip route del {ROUTE}", "route-lost", {}, "198.51.100.0/24 via 10.0.0.1.*foreign routes over v2"),
+    (f"ip route add {ROUTE} table 77", f"ip route del {ROUTE} table 77", "link-down", {}, "table 77.*foreign routes over v2"),
     (f"ip route add {ROUTE}", f"ip route del {ROUTE}", "address-gone", {}, "foreign routes over v2"),
     (f"ip route add {ROUTE}", f"ip route del {ROUTE}", "gid-moved", {}, "foreign routes over v2"),
     ("ip addr add 192.0.2.9/24 dev v2", "ip addr del 192.0.2.9/24 dev v2", "address-gone", {}, "wanted exactly one IPv4 address on v2"),
