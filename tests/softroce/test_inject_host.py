@@ -27,9 +27,10 @@ def victim(lab: Lab) -> Iterator[Victim]:
     def start(name: str, text: str, by: str = "") -> None:
         names.append(name)
         words = (
-            f"ln -sf /bin/sh /run/{name}\nsetsid {by} /run/{name} -c {shlex.quote(text)} </dev/null >/dev/null 2>&1 &"
+            f"ln -sf /bin/sh /run/{name}\nsetsid {by} /run/{name} -c {shlex.quote(text)} </dev/null >/dev/null 2>&1 &\n"
+            f"until pgrep -x {name} >/dev/null; do sleep 0.1; done"
         )
-        assert lab.run(["sh", "-c", words]).code == 0
+        assert lab.run(["sh", "-c", words], timeout_seconds=60).code == 0
 
     yield start
     for name in names:
@@ -56,6 +57,7 @@ def test_a_low_memlock_limit_of_a_process_is_set_and_given_back(
     victim("locker", "while :; do sleep 1; done", NOBODY)
     read = ["sh", "-c", "grep locked /proc/$(pgrep -x locker)/limits"]
     before = lab.run(read).text
+    assert "Max locked memory" in before
     fired(lab, "memlock-low", {"process": "locker", "kib": 64})
     assert lab.run(read).text == before
 
