@@ -88,6 +88,7 @@ class Served:
         self.key, self.producer, self.slots, self.bitmap = key, producer, slots, bitmap
         self.crcs: dict[int, list[int]] = {}
         self.found: dict[tuple[int, int], str] = {}  # pieces that were acknowledged and not as they should be
+        self.late: set[tuple[int, int]] = set()  # pieces that a request wrote whose lease had run out
         self.early = 0
 
 
@@ -241,6 +242,16 @@ class Session:
                 key = Key(served.producer, *served.key[1:], plane, block)
                 state = arena.classify(key, served.slots[block])
                 served.found[plane, block] = blocks.CORRUPT if state == blocks.OK else state
+                self._count_late(served, key)
+
+    def _count_late(self, served: Served, key: Key) -> None:
+        """Count a piece that holds what a request wrote whose lease had run out: painted then, so it came later."""
+        place = (key.plane, key.block)
+        if place not in served.late:
+            owners = blocks.owners(self.state.arena.piece(key.plane, served.slots[key.block]))
+            if any(one and one != key and (one.incarnation, one.request) in self.state.lost for one in owners):
+                served.late.add(place)
+                self.state.late_written += 1
 
     def arrived(self) -> None:
         """Verify the planes whose immediates came, and post their receives again."""
@@ -332,12 +343,11 @@ class Session:
         arena = self.state.arena
         for plane in range(arena.geometry.shape.planes):
             for block, slot in enumerate(served.slots):
-                state = arena.classify(Key(served.producer, *served.key[1:], plane, block), slot)
+                key = Key(served.producer, *served.key[1:], plane, block)
+                state = arena.classify(key, slot)
                 states[state] += 1
                 if state in (blocks.TORN, blocks.MISPLACED, blocks.CORRUPT):
-                    owners = blocks.owners(arena.piece(plane, slot))
-                    late = any(key and (key.incarnation, key.request) in self.state.lost for key in owners)
-                    self.state.late_written += late
+                    self._count_late(served, key)
         return {"states": dict(states), "early": served.early}
 
     def _report(self, message: dict[str, Any]) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from rdmadiag.kv.session import DONE, Options
 from rdmadiag.kv.tcp import ANSWER, GREETING, MAGIC, REQUEST, TcpTransport
 from rdmadiag.kv.transport import READ, WRITE, Pump, Work
 from tests.kv.faulty import Once, faulty
-from tests.kv.scenarios import SETTINGS, SHAPE, TOKENS, pair, write
+from tests.kv.scenarios import SETTINGS, SHAPE, TOKENS, let_lease_expire, pair, write
 
 
 def at(server: Server) -> tuple[str, int]:
@@ -391,3 +391,25 @@ def test_a_request_that_is_none_is_refused_by_the_responder() -> None:
         raw.sendall(GREETING.pack(MAGIC, client._granted.token) + REQUEST.pack(77, 0, 5, client._granted.rkey, 0, 10))
         raw.settimeout(5.0)
         assert ANSWER.unpack(raw.recv(ANSWER.size)) == (9, 5, 0)  # REM_INV_REQ_ERR
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_late_write_into_a_slot_that_was_lent_again_is_counted_though_verification_has_it_sent_again(
+    twice: bool,
+) -> None:
+    """A sender whose lease ran out writes into the slots of another request, between its WRITEs and their verification."""
+    with pair(lease_seconds=0.05, unfenced=True, slots=24, canary_every=24) as (server, client):
+        lost = let_lease_expire(server, client, 23)
+        before = client._tell
+
+        def late(message: dict[str, Any]) -> None:
+            if message["type"] == "plane" and message["plane"] == 0:
+                client._tell = before  # type: ignore[method-assign]
+                for _ in range(1 + twice):
+                    write(client, lost[:3], 9)
+            before(message)
+
+        client._tell = late  # type: ignore[method-assign]
+        row = client.transfer(1, TOKENS)
+        assert clean(row) and 0 < row["damaged_on_arrival"] <= 3
+        assert client.report()["late_written"] == 3, "each once, whoever has the slot by then"
