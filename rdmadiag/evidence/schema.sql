@@ -1579,6 +1579,7 @@ CREATE TABLE tap_path (
   wait_us_p5 REAL,           -- in the second half: how much longer the way took than for the quickest packet, 5th percentile [us]
   wait_us_p50 REAL,          -- the same, median [us]
   wait_us_p95 REAL,          -- the same, 95th percentile [us]
+  wait_at_loss_us REAL,      -- how much longer than the quickest the last packet took that passed before each loss, 25th percentile: a queue that overflows is full then [us]
   wait_step_us REAL,         -- by how much it changes from one packet to the next that was sent 20 ms later or more, median [us]
   train_gap_us_p50 REAL,     -- time between arrivals of packets sent within 2 ms of each other, median [us]
   train_gap_us_p90 REAL,     -- the same, 90th percentile [us]

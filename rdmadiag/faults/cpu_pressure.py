@@ -14,7 +14,10 @@ _LOOP = """n=0
 while [ $n -lt $1 ]; do n=$((n+1)); sh -c 'while :; do :; done' & done
 while :; do echo "{\\"busy\\": $n}"; sleep 2; done"""
 DIAGNOSIS = Diagnosis(
-    ("processors-overloaded",), "The kernel counts who waits for a processor", parameters={"processes": 5}
+    ("processors-overloaded",),
+    "The kernel counts who waits for a processor",
+    parameters={"processes": 8},
+    look_seconds=25.0,  # the kernel's share of 10 s has come to nine tenths by then
 )
 
 

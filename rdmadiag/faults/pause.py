@@ -20,6 +20,7 @@ DIAGNOSIS = Diagnosis(
     ("wire-path-stops",),
     "Captures at both ends: what is sent together comes out in pulses, and none is lost",
     parameters={"ms": 100.0, "bytes": 10000},
+    look_seconds=8.0,
 )
 
 

@@ -23,6 +23,7 @@ DIAGNOSIS = Diagnosis(
     # An emulated sender's bursts come at 125 Mbit/s: the port's own 200 never make them wait, and nothing would be dropped.
     parameters={"bytes": 9000, "mbit": 40.0},
     workload={"size": 65536},
+    look_seconds=8.0,
 )
 
 

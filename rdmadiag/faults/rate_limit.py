@@ -19,6 +19,7 @@ DIAGNOSIS = Diagnosis(
     "Captures at both ends: what is sent at once comes out at a low rate, evenly",
     parameters={"mbit": 2.0},
     workload={"size": 65536},
+    look_seconds=8.0,
 )
 
 

@@ -30,6 +30,8 @@ APART_NS = 20_000_000
 LARGE_BYTES = 1000
 LEAST_PACKETS = 20
 """Fewer packets tell nothing of times."""
+LEAST_LOSSES = 3
+"""Fewer losses tell nothing of what the packets before them met."""
 FRAMES = 3
 _COLUMNS = (
     "flow", "pair", "begin", "reth", "icrc", "whole", "header", "time", "frame", "opcode", "syndrome", "psn", "rkey", "length", "ce",
@@ -277,6 +279,11 @@ def _path(sender: _Side, receiver: _Side, lost: np.ndarray) -> dict[str, Any]:
     arrived = receiver.both[np.argsort(sent["time"][sender.both], kind="stable")]
     left, came_at = sent["time"][order], came["time"][arrived]
     way = came_at - left
+    if len(lost):
+        before = np.unique(np.searchsorted(left, sent["time"][lost]) - 1)
+        waited = way[before[before >= 0]] - way.min()
+        if len(waited) >= LEAST_LOSSES:
+            found["wait_at_loss_us"] = round(float(np.percentile(waited, 25)) / 1e3, 1)
     half = left >= (left[0] + left[-1]) // 2
     found["way_us"] = float(np.median(way[half])) / 1e3
     waits = (way[half] - way.min()) / 1e3

@@ -177,6 +177,25 @@ def test_a_delay_shows_in_the_round_trip_and_a_narrow_link_in_what_is_sent_at_on
     assert 900 < there["train_gap_us_p50"] < 1100 and 0.007 < there["train_gbps"] < 0.009
 
 
+def test_what_passed_before_a_loss_had_waited_where_a_queue_was_full_and_not_where_packets_are_just_lost() -> None:
+    trains = [(n // 8 * 10 * MS + n % 8 * 10 * US, write(n)) for n in range(20 * 8)]
+
+    def full(at: int, packet: bytes) -> list[Packet]:  # the fifth packet of each train finds no room
+        place = at % (10 * MS) // (10 * US)
+        return [(at + WAY + place * 500 * US, packet)] if place < 5 else []
+
+    def lossy(at: int, packet: bytes) -> list[Packet]:
+        place = at % (10 * MS) // (10 * US)
+        return [(at + WAY + place * 500 * US, packet)] if place > 2 else []
+
+    assert 1_900 < between(trains, full)[0]["wait_at_loss_us"] < 2_100
+    there, _, _ = between(
+        trains, lambda at, packet: lossy(at, packet) if at % (20 * MS) < 10 * MS else straight(at, packet)
+    )
+    assert there["lost"] and there["wait_at_loss_us"] < 100
+    assert "wait_at_loss_us" not in between(requests(), straight)[0]
+
+
 def test_captures_of_different_paths_say_nothing() -> None:
     assert compare(tapped(requests()), tapped(answers())).paths == []
     assert compare(Tap(), Tap()).flows == []
