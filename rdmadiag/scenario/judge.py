@@ -62,6 +62,8 @@ class Measured(NamedTuple):
     """Rules that were confirmed from the evidence during and after."""
     could_not_judge: Sequence[str] = ()
     """Rules that answered unknown, and were not confirmed at another time."""
+    looked_late_seconds: float = 0.0
+    """How long after the end of the first fault the evidence during it was there; what only that fault shows may not be in it."""
     aborted: str = ""
     unsupported: str = ""
     problems: Sequence[str] = ()
@@ -180,7 +182,10 @@ def _findings(scenario: Scenario, measured: Measured) -> Iterator[Answer]:
         seen = [rule for rule in measured.confirmed if fnmatchcase(rule, pattern)]
         silent = any(fnmatchcase(rule, pattern) for rule in measured.could_not_judge)
         answer = YES if seen else UNKNOWN if silent else NO
+        late = measured.looked_late_seconds
         got = "confirmed" if seen else "could not judge" if silent else "not confirmed"
+        if late > 0 and not seen:
+            got += f" (the evidence during the fault came {late:.1f} s after its end: does it hold long enough?)"
         yield Answer("findings", f"finding {pattern}", "confirmed", got, answer, "rdmadiag check")
     for pattern in scenario.must_not:
         seen = [rule for rule in measured.confirmed if fnmatchcase(rule, pattern)]

@@ -54,10 +54,14 @@ def read(folder: Folder) -> Run:
     flow = goodput(deliveries, end or 0.0)
     quantities: dict[str, Measure] = {}
     quantities |= _of_result(result)
-    quantities |= _of_goodput(flow, deliveries, faults, _looked(events))
+    looked = _looked(events)
+    quantities |= _of_goodput(flow, deliveries, faults, looked)
     quantities |= _of_events(events, math.inf if end is None else end)
     tried = [held for held in faults if not held.background]
     begins = [held.begin_seconds for held in tried if held.begin_seconds is not None]
+    ends = [
+        (h.begin_seconds, h.end_seconds) for h in tried if h.begin_seconds is not None and h.end_seconds is not None
+    ]
     starts = [held.start_seconds for held in tried if held.start_seconds is not None]
     if begins:
         quantities |= _detected(events, min([*begins, *starts]), math.inf if end is None else end)
@@ -82,6 +86,7 @@ def read(folder: Folder) -> Run:
         faults,
         sorted(confirmed),
         sorted(unjudged - confirmed),
+        looked_late_seconds=looked - min(ends)[1] if ends else 0.0,
         aborted=reason or "stopped" if how == "aborted" else "",
         unsupported=reason or "cannot run here" if how == "unsupported" else "",
         problems=problems,

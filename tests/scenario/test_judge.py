@@ -94,6 +94,13 @@ def test_a_finding_that_must_appear_and_did_not_fails() -> None:
     assert verdict_of(bound(), measured()._replace(confirmed=[])).verdict == "FAIL"
 
 
+def test_a_finding_that_did_not_appear_is_told_with_how_late_the_look_was() -> None:
+    late = measured()._replace(confirmed=[], looked_late_seconds=4.2)
+    assert "not confirmed (the evidence during the fault came 4.2 s after its end" in verdict_of(bound(), late).reason
+    in_time = late._replace(looked_late_seconds=-4.2)
+    assert "came" not in verdict_of(bound(), in_time).reason
+
+
 def test_a_finding_that_could_not_be_judged_is_not_taken_for_absent() -> None:
     blind = measured()._replace(confirmed=[], could_not_judge=["packet-loss-on-path"])
     assert verdict_of(bound(), blind).verdict == "INVALID"

@@ -132,6 +132,9 @@ def test_what_collecting_takes_from_the_workload_is_not_counted_as_goodput_after
         events.write_text(f"{text}{json.dumps(look)}\n")
         after = measure.read(Folder(run)).measured.quantities["goodput_after"].value
         assert after == counted and (counted != back or not looked)
+    (held,) = found.measured.faults
+    assert held.end_seconds is not None
+    assert measure.read(Folder(run)).measured.looked_late_seconds == -held.end_seconds
 
 
 def test_goodput_that_did_not_come_back_is_never_and_fails(run: Path) -> None:
