@@ -50,7 +50,8 @@ def look(lab: Lab, processes: tuple[str, ...] = ()) -> list[str]:
     """Return what is in force in a lab of one kernel, as lines: in the hosts, in the switch, and which of some processes live."""
     living = "\n".join(f"if [ -e /proc/{pid} ]; then echo process {pid}; fi" for pid in processes)
     lines = lab.run(["sh", "-c", _LOOK + living]).text.splitlines()
-    return [re.sub(r",NO-CARRIER|,M-DOWN| state \w+", "", line) for line in lines]
+    # A guest that boots instead of being restored gives the switch's ports other addresses.
+    return [re.sub(r",NO-CARRIER|,M-DOWN| state \w+|link/ether \S+", "", line) for line in lines]
 
 
 class Held:
