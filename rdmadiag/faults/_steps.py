@@ -122,7 +122,10 @@ class Change(Step):
 
 @dataclass(frozen=True)
 class Restore(Step):
-    """What must be as it was in the end, whatever a later step is doing to it when it is ended; changes nothing itself."""
+    """What must be as it was in the end, whatever a later step is doing to it when it is ended; changes nothing itself.
+
+    At most one a plan: what tells that the check was passed is one file.
+    """
 
     check: str = "true"  # that it is so now
     restore: str = ""

@@ -12,6 +12,7 @@ import pytest
 from rdmadiag import faults
 from rdmadiag.errors import BadInput
 from rdmadiag.faults import REACHES, Cable, Change, Parameter, Plan, Refused, Table, Target
+from rdmadiag.faults._steps import Restore
 from rdmadiag.inject import _shell
 from rdmadiag.lab.pattern import in_bursts, randomly, select
 
@@ -94,6 +95,7 @@ def test_a_plan_has_steps_two_proofs_and_locks_what_it_changes(name: str) -> Non
             if isinstance(step, Table):
                 assert set(step.netdevs) <= set(plan.netdevs)
         assert any(step.count() for step in plan.steps), "nothing of it counts"
+        assert sum(isinstance(step, Restore) for step in plan.steps) <= 1, "they share the file `checked`"
 
 
 @pytest.mark.parametrize("name", NAMES)
