@@ -70,7 +70,7 @@ def test_a_fault_fires_by_two_proofs_and_comes_off(
         fired = until_fired(injection)
     assert fired.own.answer == "yes", fired
     assert fired.other.answer == "yes", fired
-    assert (injection.outcome.verdict, injection.outcome.problems) == ("FIRED", [])
+    assert (injection.outcome.verdict, injection.outcome.problems) == ("FIRED", []), injection.outcome.fired
 
 
 @pytest.mark.long
