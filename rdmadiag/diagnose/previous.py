@@ -1,10 +1,10 @@
-"""Counters since an earlier time: what `--previous` names, a bundle, a captured node or a JSON report, as values to count from."""
+"""Since an earlier time: what `--previous` names, a bundle, a captured node or a JSON report, as values to count from; and GIDs that moved."""
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -15,14 +15,16 @@ from rdmadiag.evidence.store import Evidence
 from rdmadiag.evidence.texts import Library
 
 _KEY = ("device", "port", "netdev", "kind", "counter")
+_SOURCE_TABLES = {"counter", "node", "gid"}
 
 
 class Earlier(NamedTuple):
-    """One node as it was: its boot, its time since then [s], and its counters."""
+    """One node as it was: its boot, its time since then [s], its counters, and the index of each GID (a report has none)."""
 
     boot_id: str | None
     uptime: float | None
     values: dict[tuple[Any, ...], int]
+    gids: Sequence[tuple[Any, ...]] = ()
 
 
 def read(path: str, modules: Mapping[str, ModuleType], texts: Library, options: collect.Options) -> dict[str, Earlier]:
@@ -77,14 +79,17 @@ def _of_evidence(
 ) -> dict[str, Earlier]:
     evidence = Evidence()
     sampled = {
-        name: module for name, module in modules.items() if "counter" in module.TABLES or "node" in module.TABLES
+        name: module for name, module in modules.items() if _SOURCE_TABLES & set(module.TABLES)
     }
     collect.from_paths(evidence, (path,), sampled, texts, options)
     found: dict[str, Earlier] = {}
     for name in evidence.nodes_of("counter"):
         known = evidence.db.execute("SELECT boot_id, uptime_seconds FROM node WHERE node = ?", (name,)).fetchone()
         boot_id, uptime = known or (None, None)
-        found[name] = Earlier(boot_id, uptime, {})
+        gids = evidence.db.execute(
+            "SELECT gid_index, device, port, gid, type FROM gid WHERE node = ? AND kind IN ('ipv4', 'ipv6')", (name,)
+        ).fetchall()
+        found[name] = Earlier(boot_id, uptime, {}, gids)
         rows = evidence.db.execute(
             f"SELECT value, {', '.join(_KEY)} FROM counter WHERE node = ? AND value IS NOT NULL", (name,)
         )
@@ -113,3 +118,7 @@ def compare(evidence: Evidence, earlier: Mapping[str, Earlier], path: str) -> No
             )
         else:
             evidence.compare(name, before.values, uptime - before.uptime)
+            evidence.db.executemany(
+                "UPDATE gid SET index_before = ? WHERE device = ? AND port = ? AND gid = ? AND type = ? AND node = ?",
+                [(*gid, name) for gid in before.gids],
+            )

@@ -108,6 +108,7 @@ CREATE TABLE gid (
   kind TEXT,                 -- 'zero', 'link_local', 'ipv4', 'ipv6' (from the GID's bits)
   ip TEXT,                   -- IPv4 or IPv6 address that it stands for, NULL for link-local
   netdev TEXT,               -- netdev of the entry (gid_attrs/ndevs)
+  index_before INTEGER,      -- index of this GID and type in an earlier bundle or capture of the same boot (--previous), NULL without one
   origin TEXT,               -- where the row was read
   UNIQUE (node, device, port, gid_index)
 );

@@ -13,8 +13,8 @@ SIGNS = (
     "SoftRoCE's that wait it out go on: it looks for the GID, not for its index",
 )
 DIAGNOSIS = Diagnosis(
-    ("gid-index-differs-between-nics",),
-    "The node's adapters have their RoCE v2 GID under different indices, where one setting serves them all",
+    ("gid-moved-since", "gid-index-differs-between-nics"),
+    "The GID is under another index than in the bundle from before, and than on the node's other adapters",
 )
 SPARE = "192.0.2.91"
 """Takes the free entry meanwhile; of TEST-NET-1 (RFC 5737), which nobody has."""

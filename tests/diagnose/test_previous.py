@@ -60,6 +60,32 @@ def test_counters_count_from_an_earlier_report_as_from_its_capture(tmp_path: Pat
     assert rows(now, tmp_path / "r.json") == rows(now, before)
 
 
+def moved(folder: Path, uptime: float, index: int, boot: str = "b1") -> Path:
+    tree = capture(folder, uptime, BEFORE, boot) / "tree.txt"
+    gid = "0000:0000:0000:0000:0000:ffff:0a00:0001"
+    tree.write_text(
+        f"{tree.read_text()}{PORT}/gids/{index}:{gid}\n{PORT}/gid_attrs/types/{index}:RoCE v2\n{PORT}/gid_attrs/ndevs/{index}:eth0\n"
+    )
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("index", "boot", "answers"),
+    [(3, "b1", ["confirmed"]), (1, "b1", []), (3, "b2", [])],
+    ids=["moved", "stayed", "other boot"],
+)
+def test_a_gid_that_got_another_index_in_the_same_boot_is_named(
+    tmp_path: Path, checked: Checked, index: int, boot: str, answers: list[str]
+) -> None:
+    before, now = moved(tmp_path / "a", 1000.0, 1), moved(tmp_path / "b", 1100.0, index, boot)
+    report = checked(now, only=("gid-moved-since",), previous=str(before))
+    assert [finding["answer"] for finding in report["findings"]] == answers
+    request = check.Request(given=(str(now),), previous=str(before), budget=60)
+    seen = check.check(request)
+    known = seen.evidence.db.execute("SELECT index_before FROM gid WHERE kind = 'ipv4'").fetchall()
+    assert known == [(1 if boot == "b1" else None,)]
+
+
 def test_another_boot_is_unknown_though_the_values_grew(tmp_path: Path) -> None:
     before = capture(tmp_path / "a", 1000.0, BEFORE)
     found = rows(capture(tmp_path / "b", 1100.0, {SEND: 300, RETRY: 3, GONE: 2}, boot="b2"), before)
