@@ -78,9 +78,7 @@ def _of_evidence(
     path: str, modules: Mapping[str, ModuleType], texts: Library, options: collect.Options
 ) -> dict[str, Earlier]:
     evidence = Evidence()
-    sampled = {
-        name: module for name, module in modules.items() if _SOURCE_TABLES & set(module.TABLES)
-    }
+    sampled = {name: module for name, module in modules.items() if _SOURCE_TABLES & set(module.TABLES)}
     collect.from_paths(evidence, (path,), sampled, texts, options)
     found: dict[str, Earlier] = {}
     for name in evidence.nodes_of("counter"):
