@@ -1,4 +1,4 @@
-"""Since an earlier time: what `--previous` names, a bundle, a captured node or a JSON report, as values to count from; and GIDs that moved."""
+"""What `--previous` names, a bundle, a captured node or a JSON report: counters count from its values, and GIDs that moved are seen."""
 
 from __future__ import annotations
 
