@@ -27,6 +27,8 @@ RETRANSMISSION = (
     "packet_seq_err",
     "out_of_sequence",
 )
+LARGE_BITS = 4200 * 8
+"""A packet of path MTU 4096 on the wire [bits]."""
 _HANDLE, _MAJOR = "6d1a:", 0x6D1A
 
 
@@ -104,7 +106,8 @@ def detour(
         here = target.cables[0].netdev
         if not here:
             raise Refused(f"{target.title} has no netdev, so no packets to meet")
-        steps, gate, netdevs = [_root_band(here, qdisc)], _egress_gate(target, here, pattern), (here,)
+        gate = _egress_gate(target, here, pattern, echo=moves.kind == "rtt")
+        steps, netdevs = [_root_band(here, qdisc)], (here,)
     return Plan(
         place="switch" if target.kind == "lab" else "",
         netdevs=netdevs,
@@ -142,14 +145,15 @@ def _to(target: Target, destinations: list[Cable]) -> str:
     return f"ether daddr {{ {', '.join(cable.mac for cable in destinations)} }}"
 
 
-def _egress_gate(target: Target, netdev: str, pattern: tuple[int, list[int]] | None) -> Table:
-    # The name of the way out, as key of the lease, is what differs from a switch's port.
+def _egress_gate(target: Target, netdev: str, pattern: tuple[int, list[int]] | None, echo: bool) -> Table:
+    # The name of the way out, as key of the lease, is what differs from a switch's port. An echo that is to prove it must meet it.
+    asked = "\noifname @lease icmp type echo-request goto hit" if echo else ""
     rules = f"""{_SEND_THERE}
 chain out {{
 type filter hook postrouting priority 300;
-oifname @lease {ROCE} {select(*pattern) if pattern else "goto hit"}
+oifname @lease {ROCE} {select(*pattern) if pattern else "goto hit"}{asked}
 }}"""
-    what = f"nft table {target.table}, owned by a process: sends RoCE packets out of {netdev} there"
+    what = f"nft table {target.table}, owned by a process: sends RoCE packets{' and ICMP echoes' if echo else ''} out of {netdev} there"
     return Table(what, target.table, rules, (netdev,), family="inet")
 
 

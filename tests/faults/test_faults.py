@@ -67,6 +67,14 @@ def test_a_fault_of_a_host_acts_in_its_namespace_where_hosts_have_one_and_the_mo
         plan_of("module-gone", NAMESPACES)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if faults.find(name).REACH == "path"])
+def test_an_echo_that_is_to_prove_a_fault_meets_it_on_a_device_and_none_is_met_otherwise(name: str) -> None:
+    plan = plan_of(name, SOFTWARE)
+    rules = "".join(step.rules for step in plan.steps if isinstance(step, Table))
+    assert ("echo-request" in rules) == (plan.moves.kind == "rtt")
+    assert plan.moves.kind != "rtt" or plan.moves.at_least > 0
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fault_says_what_it_is_what_it_takes_and_what_it_leaves(name: str) -> None:
     fault = faults.find(name)
