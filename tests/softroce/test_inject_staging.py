@@ -15,7 +15,7 @@ from tests.softroce.test_inject import traffic
 
 MARK = {
     "schema": "rdmadiag.staging/1",
-    "faults": ["loss", "delay", "jitter", "rate-limit", "link-down", "bad-rkey"],
+    "faults": ["loss", "delay", "jitter", "link-down", "bad-rkey"],
     "netdevs": ["v1"],
     "max_seconds": 60,
     "max_percent": 50,
@@ -73,7 +73,6 @@ def test_without_a_mark_and_outside_of_it_a_device_is_refused(staging: Lab) -> N
         ("loss", "--percent", "20"),
         ("delay", "--ms", "30"),
         ("jitter", "--ms", "30", "--vary", "20"),
-        ("rate-limit", "--mbit", "2"),
         ("link-down",),
         ("bad-rkey",),
     ],
