@@ -31,7 +31,6 @@ def plan(target: Target, values: Values) -> Plan:
     cables = target.cables_of(values["destination"]) if target.kind == "lab" else target.cables
     moves = Moves("rate", at_most=len(cables) * (rate / 8 * 1.15 + burst))
     if target.kind != "lab":
-        moves = Moves(
-            "rtt", at_least=path.LARGE_BITS * 1000 / rate
-        )  # behind one large packet at least, where a queue stands
+        # Where a queue stands, an echo waits for one large packet at least.
+        moves = Moves("rtt", at_least=path.LARGE_BITS * 1000 / rate)
     return path.detour(target, values, qdisc, moves, min(values["queue"] / (rate / 8), 2.0))
