@@ -272,23 +272,25 @@ def take_down(name: str, seconds: float = 20.0) -> bool:
             ask = now + 1.0  # again: its keeper may only be starting, or have come up meanwhile
             _end_keeper(folder, now > by_force)
         time.sleep(0.02)
-    while _keepers(folder) and time.monotonic() < by_force:
+    left = _keepers(folder)
+    while left and time.monotonic() < by_force:
         time.sleep(0.02)  # its files go before it does
+        left = [pid for pid in left if _is_keeper(pid, folder)]
     return True
 
 
 def _keepers(folder: Path) -> list[int]:
     # Found by their words: what is coming up has written no process number yet.
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if {KEEPER.encode(), os.fsencode(folder)} <= set(words):
-                found.append(int(entry.name))
-    return found
+    numbers = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+    return [pid for pid in numbers if _is_keeper(pid, folder)]
+
+
+def _is_keeper(pid: int, folder: Path) -> bool:
+    try:
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return False
+    return {KEEPER.encode(), os.fsencode(folder)} <= set(words)
 
 
 def _end_keeper(folder: Path, by_force: bool) -> None:

@@ -1,9 +1,14 @@
 """The QP state machine, as the kernel has it."""
 
+import itertools
+import re
+import sqlite3
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rdmadiag.diagnose import rulebook
 from rdmadiag.errors import BadInput
 from rdmadiag.explain import qp_state, qp_states, qp_transition
 
@@ -117,3 +122,15 @@ def test_every_state_says_what_may_be_posted():
         assert answer["name"] == name and answer["number"] == number
         assert answer["next_states"] == qp_states.following(name)
     assert qp_state.decode("RTR")["post_send"] == "no" and qp_state.decode("INIT")["post_recv"].startswith("yes")
+
+
+def test_the_rule_that_judges_transitions_knows_the_same_ones() -> None:
+    (rule,) = (one for one in rulebook.load() if one.id == "qp-transition-not-allowed")
+    case = re.search(r"CASE WHEN .*? END", rule.query, re.S)
+    assert case
+    pairs = list(itertools.product(qp_states.STATES, repeat=2))
+    values = ", ".join(f"('{old}', '{new}')" for old, new in pairs)
+    wrong = sqlite3.connect(":memory:").execute(
+        f"WITH e(from_state, to_state) AS (VALUES {values}) SELECT {case[0]} FROM e"
+    )
+    assert {pair for pair, (one,) in zip(pairs, wrong, strict=True) if not one} == set(qp_states.TABLE)
