@@ -7,12 +7,13 @@ READY := .venv/.ready
 
 LAB := .venv/.lab
 
-.PHONY: help demo test test-all check format bench docs clean
+.PHONY: help demo test test-all scenarios check format bench docs clean
 
 help:
 	@echo 'make demo      set up, and show a KV transfer over SoftRoCE, a fault, and its diagnosis'
 	@echo 'make test      set up, and run the tests (minutes)'
-	@echo 'make test-all  all tests, the long ones (fuzzing) too'
+	@echo 'make test-all  the long tests too (fuzzing, each way to die for each fault): up to 90 minutes'
+	@echo 'make scenarios every shipped scenario in a lab, against the verdict that it promises: hours'
 	@echo 'make check     format, lint, strict types, fast tests (under a minute)'
 	@echo 'make docs      write the generated pages'
 	@echo 'make bench     benchmarks: ratios against a peer in one run'
@@ -50,7 +51,10 @@ test: $(LAB)
 	@$(call tests,and not long)
 
 test-all: $(LAB)
-	@$(call tests,)
+	@$(call tests,and not hours)
+
+scenarios: $(LAB)
+	@$(BIN)/python -m pytest -v -m hours
 
 check: $(READY)
 	@$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/mypy

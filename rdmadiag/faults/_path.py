@@ -29,7 +29,17 @@ RETRANSMISSION = (
 )
 LARGE_BITS = 4200 * 8
 """A packet of path MTU 4096 on the wire [bits]."""
+_NETSTAT = """names=
+while read -r key rest; do
+if [ "$key" = IpExt: ] && [ -z "$names" ]; then names=$rest
+elif [ "$key" = IpExt: ]; then set -- $rest; for n in $names; do [ $n = NAME ] && echo "probe NAME $1"; shift; done; fi
+done < /proc/net/netstat"""
 _HANDLE, _MAJOR = "6d1a:", 0x6D1A
+
+
+def netstat(name: str) -> str:
+    """Return the probe (see Moves) that prints one of the kernel's counters of IP packets (/proc/net/netstat, IpExt)."""
+    return _NETSTAT.replace("NAME", name)
 
 
 def _ends(target: Target, values: Values) -> tuple[list[Cable], list[Cable]]:

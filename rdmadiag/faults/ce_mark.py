@@ -16,11 +16,6 @@ SIGNS = (
     "rxe itself knows no CNP and does not slow down (the fault dcqcn brings the two agents)",
     "only queue pairs with an ECN-capable traffic class (lowest two bits 1 or 2) are met",
 )
-_PROBE = """names=
-while read -r key rest; do
-if [ "$key" = IpExt: ] && [ -z "$names" ]; then names=$rest
-elif [ "$key" = IpExt: ]; then set -- $rest; for n in $names; do [ $n = InCEPkts ] && echo "probe InCEPkts $1"; shift; done; fi
-done < /proc/net/netstat"""
 DIAGNOSIS = Diagnosis(
     ("wire-marked-without-cnp",),
     "Packets are marked on the way, and the receiver, whose device knows no CNP, does not answer them",
@@ -34,4 +29,4 @@ def plan(target: Target, values: Values) -> Plan:
     match = f"{path.ROCE} ip ecn {{ ect0, ect1 }}"
     pattern = randomly(values["percent"] / 100, values["seed"])
     table = path.ingress(target, values, match, "ip ecn set ce", pattern)
-    return path.table_plan(target, table, Moves("file", ("InCEPkts",), probe=_PROBE))
+    return path.table_plan(target, table, Moves("file", ("InCEPkts",), probe=path.netstat("InCEPkts")))

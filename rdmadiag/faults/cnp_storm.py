@@ -2,6 +2,7 @@
 
 from rdmadiag.faults import Diagnosis, Moves, Plan, Target, Values
 from rdmadiag.faults import _packets as packets
+from rdmadiag.faults import _path as path
 
 TITLE = "Forged CNPs to a sender"
 REACH = "switch"
@@ -11,11 +12,6 @@ SIGNS = (
     "rxe drops opcode 0x81 and counts nothing: with the lab's agents (fault dcqcn) a storm slows a sender, without them it does not",
     "the host's kernel counts InECT0Pkts: CNPs are ECN-capable",
 )
-_PROBE = """names=
-while read -r key rest; do
-if [ "$key" = IpExt: ] && [ -z "$names" ]; then names=$rest
-elif [ "$key" = IpExt: ]; then set -- $rest; for n in $names; do [ $n = InECT0Pkts ] && echo "probe InECT0Pkts $1"; shift; done; fi
-done < /proc/net/netstat"""
 DIAGNOSIS = Diagnosis(
     ("wire-cnp-never-sent",),
     "CNPs come to the sender that its peer never sent, as the captures of both ends show",
@@ -25,4 +21,6 @@ DIAGNOSIS = Diagnosis(
 
 def plan(target: Target, values: Values) -> Plan:
     """Send CNPs to the QP numbers that ACKs to the host name."""
-    return packets.plan(target, values, "cnp", {}, Moves("file", ("InECT0Pkts", "rp_cnp_handled"), probe=_PROBE))
+    return packets.plan(
+        target, values, "cnp", {}, Moves("file", ("InECT0Pkts", "rp_cnp_handled"), probe=path.netstat("InECT0Pkts"))
+    )
