@@ -84,20 +84,24 @@ class Sender:
 
     def __init__(self, device: str, to: str, values: Values) -> None:
         """Connect. Raises VerbsError."""
+        self.devices, self.values = (device, to), values
+        self.connect()
+
+    def connect(self) -> None:
+        """Make both ends and connect them. Raises VerbsError."""
         from rdmadiag.verbs.errors import VerbsError
 
-        self.devices, self.values = (device, to), values
         for left in reversed(range(TRIES)):
             try:
-                self.connect()
-                break
+                self._connect()
             except VerbsError as error:
                 # To RTR the kernel asks for the peer's link address, and gives up after a second: no time, where a port is congested.
                 if error.errno != errno.ETIMEDOUT or not left:
                     raise
+            else:
+                return
 
-    def connect(self) -> None:
-        """Make both ends and connect them. Raises VerbsError."""
+    def _connect(self) -> None:
         from rdmadiag.verbs.attributes import RcAttributes
         from rdmadiag.verbs.endpoint import Endpoint
 

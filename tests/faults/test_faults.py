@@ -75,6 +75,18 @@ def test_an_echo_that_is_to_prove_a_fault_meets_it_on_a_device_and_none_is_met_o
     assert plan.moves.kind != "rtt" or plan.moves.at_least > 0
 
 
+def test_incast_comes_from_all_hosts_but_the_destination_and_is_proven_by_marks_where_the_port_marks() -> None:
+    hosts = (*LAB.cables, replace(LAB.cables[0], host="h3", netdev="v3", device="rxe3", port="p3"))
+    four = replace(LAB, cables=hosts, queue="qdisc replace dev {port} parent 1:1 handle 10: red limit 1048576 ecn")
+    plan = plan_of("incast", four)
+    assert '"sources": ["rxe1", "rxe3"], "destination": "rxe2"' in plan.steps[0].do()
+    assert (plan.moves.kind, plan.moves.names, plan.notes) == ("file", ("InCEPkts",), ())
+    assert plan_of("incast", four, traffic_class=0).moves.kind == "counter", "packets that cannot be marked are dropped"
+    assert plan_of("incast", LAB).moves.kind == "counter" and "only h1 sends" in plan_of("incast", LAB).notes[0]
+    with pytest.raises(BadInput, match="wanted another host"):
+        plan_of("incast", four, source="h2")
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_fault_says_what_it_is_what_it_takes_and_what_it_leaves(name: str) -> None:
     fault = faults.find(name)
