@@ -38,7 +38,7 @@ $(LAB): $(READY)
 	  install=$$(sed -n 's/^install: //p' <<<"$$said"); \
 	  if [ -n "$$install" ]; then DEBIAN_FRONTEND=noninteractive bash -c "$$install" >/dev/null; fi
 	@$(BIN)/rdmadiag lab doctor >/dev/null || { $(BIN)/rdmadiag lab doctor; exit 1; }
-	@for engine in mooncake nixl; do $(BIN)/rdmadiag workload install $$engine 2>/dev/null || exit 1; done
+	@for engine in mooncake nixl; do said=$$($(BIN)/rdmadiag workload install $$engine 2>&1) || { echo "$$said"; exit 1; }; done
 	@touch $@
 
 # Those of a lab one after the other, since they share its processors; the others before, a process a processor.

@@ -73,6 +73,8 @@ def needs() -> Iterator[Need]:
         "librxe", "yes" if rxe else "no", rxe[0] if rxe else "", "verbs on rxe devices", ("ibverbs-providers",), True
     )
     yield _pyverbs()
+    curl = _library("libcurl.so.4")
+    yield Need("libcurl", "yes" if curl else "no", curl, "Mooncake's engine is linked to it", ("libcurl4",), True)
     yield _kernel()
     kvm = os.access("/dev/kvm", os.R_OK | os.W_OK)
     there = "/dev/kvm" if kvm else "not permitted" if os.path.exists("/dev/kvm") else "none"
@@ -97,12 +99,14 @@ def _distribution() -> Need:
     return Need("distribution", "yes" if tried else "unknown", found, why, (), True)
 
 
+def _library(name: str) -> str:
+    paths = (f"{folder}/{name}" for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib"))
+    return next((path for path in paths if os.path.exists(path)), "")
+
+
 def _compiler() -> Need:
     compiler = _find("gcc") or _find("cc")
-    archive = any(
-        os.path.exists(f"{folder}/libc.a") for folder in ("/usr/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib")
-    )
-    found = compiler if compiler and archive else ""
+    found = compiler if compiler and _library("libc.a") else ""
     return Need(
         "gcc, libc.a", "yes" if found else "no", found or "", "compiles the guest's agent", ("gcc", "libc6-dev")
     )

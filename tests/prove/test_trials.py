@@ -59,7 +59,7 @@ def test_each_round_has_every_fault_once_and_its_share_of_healthy_runs() -> None
 
 def test_a_fault_that_no_trial_can_put_on_says_why_and_is_not_planned() -> None:
     left = trials.not_proven()
-    assert set(left) == {"device-removed", "module-gone", "slow-storage"}
+    assert set(left) == {"device-removed", "incast", "module-gone", "slow-storage"}
     assert all(len(why) > 40 for why in left.values()) and not set(left) & set(trials.to_prove())
     assert all(trials.diagnosis(name) for name in trials.to_prove()), "each other fault says what names it rightly"
 
