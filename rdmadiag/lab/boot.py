@@ -76,7 +76,7 @@ def _remember_hang(release: str) -> None:
 def initrd_file(kernel: Kernel, wanted: tuple[str, ...]) -> Path:
     """Return the initramfs for a kernel from the cache, built when missing."""
     stamp = (kernel.modules / "modules.dep").stat()
-    key = (kernel.release, stamp.st_mtime_ns, stamp.st_size, wanted, initrd.agent().name)
+    key = (kernel.release, stamp.st_mtime_ns, stamp.st_size, wanted, initrd.agent().name, initrd.END)
     path = places.cache_folder("initrd") / f"{kernel.release}-{hashlib.sha256(repr(key).encode()).hexdigest()[:16]}"
     if not path.exists():
         part = path.with_name(f".{path.name}.{os.getpid()}")

@@ -93,6 +93,11 @@ def _entry(number: int, name: str, mode: int, data: bytes) -> bytes:
     return head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4)
 
 
+_PAGE = 4096
+END = 64
+"""Where in its page an initramfs ends [bytes]."""
+
+
 def archive(files: Iterable[tuple[str, int, bytes]]) -> bytes:
     """Return a cpio archive (newc: kernel Documentation/driver-api/early-userspace/buffer-format.rst)."""
     entries = [_entry(number, *file) for number, file in enumerate(files, 1)]
@@ -107,4 +112,14 @@ def build(modules: Path, wanted: Iterable[str]) -> bytes:
     # The kernel opens /dev/console before our program runs; devtmpfs is mounted only then, and brings it.
     for place, path in enumerate(with_dependencies(modules, wanted)):
         files.append((f"modules/{place:03}-{_plain_name(str(path))}.ko", 0o100644, uncompressed(path)))
-    return archive(files)
+    return clear_of_tables(archive(files))
+
+
+def clear_of_tables(content: bytes) -> bytes:
+    """Return an initramfs with zeros behind it (the kernel skips them), so that it ends at the beginning of a page.
+
+    QEMU puts it into the last whole pages of memory (hw/i386/x86-common.c, with acpi_data_size 0 for a microvm), and newer
+    firmware (seen with QEMU 10.0, not with 7.2) its ACPI tables, 768 bytes, at memory's end: one that ends late in its page
+    lies over them, and the kernel hangs.
+    """
+    return content + bytes((END - len(content)) % _PAGE)

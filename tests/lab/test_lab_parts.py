@@ -122,10 +122,20 @@ def test_a_command_that_fits_no_frame_is_refused(argv: list[str]) -> None:
 
 
 @pytest.mark.skipif(not shutil.which("cpio"), reason="needs cpio")
+@given(st.integers(0, 3 * 4096))
+def test_an_initramfs_ends_at_the_beginning_of_a_page_so_that_the_firmwares_tables_fit_behind_it(size: int) -> None:
+    made = initrd.clear_of_tables(b"x" * size)
+    assert made.rstrip(b"\0") == b"x" * size and len(made) % 4096 == initrd.END and len(made) - size < 4096
+
+
 def test_the_archive_is_one_that_cpio_reads(tmp_path: Path) -> None:
     files = [("init", 0o100755, b"#!program"), ("modules", 0o040755, b""), ("modules/000-a.ko", 0o100644, b"x" * 5)]
     result = subprocess.run(
-        ["cpio", "-i", "-d", "--quiet"], input=initrd.archive(files), cwd=tmp_path, capture_output=True, check=False
+        ["cpio", "-i", "-d", "--quiet"],
+        input=initrd.clear_of_tables(initrd.archive(files)),
+        cwd=tmp_path,
+        capture_output=True,
+        check=False,
     )
     assert result.returncode == 0, result.stderr
     assert (tmp_path / "init").read_bytes() == b"#!program"

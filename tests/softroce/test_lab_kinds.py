@@ -240,13 +240,18 @@ def test_an_ordinary_user_makes_and_uses_a_lab(tmp_path_factory: pytest.TempPath
 
 @pytest.fixture
 def false_qemu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, real_cache: None) -> Path:
-    """Put a QEMU first on PATH that hangs when the word in the file `hang` is in its command line, once."""
+    """Put a QEMU first on PATH that hangs when the word in the file `hang` is in its command line, once; with a file `portless` there
+    its guest finds no port of the agent's name, once."""
     script = tmp_path / "bin/qemu-system-x86_64"
     script.parent.mkdir()
     script.write_text(f"""#!/bin/sh
 echo "$*" >> {tmp_path}/calls
 word=$(cat {tmp_path}/hang 2>/dev/null)
 case "$*" in *"$word"*) [ -z "$word" ] || {{ rm {tmp_path}/hang; exec sleep 1000; }};; esac
+case "$*" in *,name=rdmadiag*) [ ! -e {tmp_path}/portless ] || {{
+  rm {tmp_path}/portless
+  for word in "$@"; do shift; case $word in *,name=rdmadiag) word=${{word%rdmadiag}}other;; esac; set -- "$@" "$word"; done
+}};; esac
 exec {QEMU} "$@"
 """)
     script.chmod(script.stat().st_mode | stat.S_IXUSR)
@@ -278,6 +283,16 @@ def test_a_boot_that_hangs_is_tried_again(false_qemu: Path, monkeypatch: pytest.
     assert any(re.fullmatch(r"TCG: guest vm: no first program, and it stood still for \d+ s", step) for step in steps)
     assert how == "booted"
     assert len((false_qemu / "calls").read_text().splitlines()) >= 2
+
+
+def test_a_guest_without_the_agents_port_is_not_waited_for(
+    false_qemu: Path, monkeypatch: pytest.MonkeyPatch, lab: Lab
+) -> None:
+    monkeypatch.setattr(boot, "_may_use_kvm", lambda: False)
+    (false_qemu / "portless").touch()
+    steps, how, _accelerator = bring_up(false_qemu, Options(mtu=1502))
+    assert "TCG: guest vm: its first program says: no virtio-serial port" in steps
+    assert how == "booted"
 
 
 def test_a_kvm_that_hangs_gives_way_to_emulation_and_is_not_tried_again(
