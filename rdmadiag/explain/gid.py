@@ -29,8 +29,17 @@ _DEFAULT_PREFIX = b"\xfe\x80" + bytes(6)
 def _packed(text: str) -> bytes | None:
     try:
         return inet_pton(AF_INET6, text)
-    except (OSError, ValueError):
+    except (OSError, ValueError):  # not an address; a NUL or a surrogate in it
         return None
+
+
+def full_gid(text: str) -> str | None:
+    """Write a GID as eight groups of four hex digits; None when it is not one."""
+    raw = _packed(text.strip())
+    if raw is None:
+        return None
+    digits = raw.hex()
+    return ":".join(digits[place : place + 4] for place in range(0, 32, 4))
 
 
 def kind(gid_text: str) -> str | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from typing import TYPE_CHECKING
 
 from rdmadiag.faults import Diagnosis, Moves, Parameter, Plan, Refused, Target, Values
@@ -60,8 +59,7 @@ def act(pair: Pair, values: Values) -> None:
     if values["kind"] == "own":
         offer = offer._replace(gid=one.gid.gid)
     elif values["kind"] == "nobody":
-        last = int(ipaddress.IPv6Address(offer.gid))
-        offer = offer._replace(gid=ipaddress.IPv6Address(last & ~0xFF | 251).exploded)
+        offer = offer._replace(gid=f"{offer.gid[:-2]}fb")  # 10.0.0.251
     else:
         index = max(entry.gid_index for entry in one.device.gids()) + 1
     two.connect(one.offer())

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from _socket import AF_INET6, inet_ntop, inet_pton
+from _socket import AF_INET6, inet_ntop
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from rdmadiag.errors import HostRefused, NotPresent
 from rdmadiag.evidence.row import Gap, Row
-from rdmadiag.explain.gid import ipv4, kind
+from rdmadiag.explain.gid import full_gid, ipv4, kind
 from rdmadiag.explain.port_state import PHYS_STATES, STATES
 from rdmadiag.host import Host, link_of, names_in, text_of
 from rdmadiag.patterns import late
@@ -120,15 +120,6 @@ def protocol_of(link_layer: Any, node_type: str = "") -> str | None:
     if "rnic" in node_type.lower() or "iwarp" in node_type.lower():
         return "iw"
     return {"InfiniBand": "ib", "Ethernet": "roce"}.get(link_layer)
-
-
-def full_gid(text: str) -> str | None:
-    """Write a GID as eight groups of four hex digits; None when it is not one."""
-    try:
-        digits = inet_pton(AF_INET6, text.strip()).hex()
-    except (OSError, ValueError):  # not an address; a NUL or a surrogate in it
-        return None
-    return ":".join(digits[place : place + 4] for place in range(0, 32, 4))
 
 
 def gid_values(gid: str) -> Values:

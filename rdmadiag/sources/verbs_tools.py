@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from rdmadiag.evidence.row import Json, Line, Row, Text
+from rdmadiag.explain.gid import full_gid
 from rdmadiag.explain.port_state import PHYS_STATES
 from rdmadiag.patterns import late
 from rdmadiag.sources.devices import (
     Values,
     device_of_dev,
     driver_of,
-    full_gid,
     gid_type,
     gid_values,
     known,

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import socket
 import time
 from typing import Any, NamedTuple
 
 from rdmadiag.errors import RdmadiagError
+from rdmadiag.explain.gid import full_gid
 from rdmadiag.verbs.attributes import MTUS, PSN_MASK
 from rdmadiag.verbs.qp import Peer
 
@@ -73,10 +73,10 @@ def read(value: Any) -> Offer:
     mtu = _number("mtu", value.get("mtu"), 256, 4096)
     if mtu not in MTUS:
         raise BadOffer(f"connection data: mtu {mtu}; wanted one of {', '.join(map(str, MTUS))}")
-    try:
-        gid = ipaddress.IPv6Address(value.get("gid")).exploded
-    except ValueError:
-        raise BadOffer(f"connection data: gid {str(value.get('gid'))[:60]!r}; wanted an IPv6 address") from None
+    told = value.get("gid")
+    gid = full_gid(told) if isinstance(told, str) else None
+    if gid is None:
+        raise BadOffer(f"connection data: gid {str(told)[:60]!r}; wanted an IPv6 address")
     device = value.get("device", "")
     return Offer(
         tuple(pairs), gid, mtu, _number("lid", value.get("lid", 0), 0, 0xFFFF),

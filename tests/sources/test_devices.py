@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from live_tree import LiveTree, gaps, rows
 
 from rdmadiag.errors import HostRefused
+from rdmadiag.explain.gid import full_gid
 from rdmadiag.sources.devices import (
     driver_of,
-    full_gid,
     gid_type,
     gid_values,
     physical_values,
