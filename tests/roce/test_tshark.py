@@ -39,6 +39,8 @@ def number(text: str) -> int | None:
     text = text.replace(":", "")
     if not text:
         return None
+    if text in ("True", "False"):  # of a flag: from tshark 4.2 on
+        return int(text == "True")
     return int(text, 16 if text.startswith("0x") or not text.isdigit() else 10)
 
 
