@@ -24,9 +24,10 @@ pytestmark = pytest.mark.usefixtures("state")
 @contextmanager
 def traffic(lab: Lab, seconds: int = 600) -> Iterator[None]:
     """Keep RC messages going between the two devices while the block runs."""
+    # A pair that fails, on a busy machine, is no end of the traffic: its subshell ends, and its server with it.
     # Messages of 16 packets, so that a burst does not fit a short queue.
     pair = PINGPONG.format(one="rxe1", two="rxe2", address="10.0.0.1", count="300 -s 65536", port=18600)
-    script = f"end=$(($(date +%s) + {seconds})); while [ $(date +%s) -lt $end ] && [ ! -e /run/stop ]; do {{ {pair}\n}}; done"
+    script = f"end=$(($(date +%s) + {seconds})); while [ $(date +%s) -lt $end ] && [ ! -e /run/stop ]; do ( trap 'kill $server' EXIT\n{pair}\n); done"
     lab.run(["rm", "-f", "/run/stop"])
     runner = threading.Thread(target=lab.run, args=(["sh", "-c", script],))
     runner.start()

@@ -31,7 +31,8 @@ def staging(lab: Lab) -> Iterator[Lab]:
     look = [
         "sh",
         "-c",
-        "nft list tables; tc qdisc show; ip -o link; ip -o addr; ip route; ls /run/rdmadiag-inject 2>/dev/null",
+        # Of two routes to the same network the one whose link was down comes last: the order is not restored.
+        "nft list tables; tc qdisc show; ip -o link; ip -o addr; ip route | sort; ls /run/rdmadiag-inject 2>/dev/null",
     ]
     before = lab.run(look).text
     yield lab

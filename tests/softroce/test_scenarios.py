@@ -17,14 +17,11 @@ from tests.softroce.conftest import ROOT, environment, our_words, ours
 
 QUICK = "kv-peer-frozen"
 SAMPLE = (
-    "bad-rkey",
     "late-write-fenced",
-    "mooncake-firewall",
     "mooncake-rnr-exhausted",
     "nixl-loss",
     "rdma-ecn-incast",
     "rdma-false-completion",
-    "rdma-loss",
     "rnr-exhausted",
 )
 """What `make test-all` runs of the shipped ones: each workload, faults of each kind, late writes, an engine that cannot meet a fault."""
