@@ -371,8 +371,8 @@ def test_status_lines_that_are_cut_or_strange_are_left_out() -> None:
 @pytest.mark.parametrize(
     ("release", "answer", "words"),
     [
-        ({"ID": "debian", "VERSION_ID": "13", "PRETTY_NAME": "Debian GNU/Linux 13 (trixie)"}, "yes", "by hand"),
-        ({"ID": "ubuntu", "VERSION_ID": "24.04", "PRETTY_NAME": "Ubuntu 24.04.1 LTS"}, "unknown", "untested"),
+        ({"ID": "debian", "VERSION_ID": "13", "PRETTY_NAME": "Debian GNU/Linux 13 (trixie)"}, "yes", "make demo"),
+        ({"ID": "ubuntu", "VERSION_ID": "22.04", "PRETTY_NAME": "Ubuntu 22.04.5 LTS"}, "unknown", "untested"),
         ({}, "unknown", "untested"),
     ],
 )
